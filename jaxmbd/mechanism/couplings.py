@@ -52,6 +52,8 @@ def lower_couplings(
     **Raises** `ModelError` if a joint has not exactly one coordinate, and if couplings contradict
     each other around a circle.
     """
+    if not couplings:
+        return ()
     entries = []
     for name in sorted(couplings):
         coupling = couplings[name]

@@ -247,9 +247,11 @@ def tree_poses(
     offsets = mechanism.offsets if offsets is None else offsets
     blocks = [_relative_poses(mechanism, group, x, offsets) for group, x in groups]
     relative = in_order([group.children for group, _ in groups], mechanism.n_bodies, blocks)
-    world = Pose(jnp.zeros((1, 3), dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype)[None])
-    bodies = _compose(mechanism, relative)
-    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world, bodies)
+    world = Pose(jnp.zeros(3, dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype))
+    if for_accelerator():
+        return _doubled(mechanism, world, relative)
+    bodies = forward_pass(mechanism, Pose.__matmul__, world, relative)
+    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), world, bodies)
 
 
 def tree_tangents(
@@ -274,24 +276,13 @@ def _relative_poses(
     ends = [rows.shifted(-skip).take_tree(offsets) for rows in (group.first, group.second)]
     if group.reversed:
         ends.reverse()
-
-    def between(joint: AbstractJoint, q: Array, on_parent: Pose, on_child: Pose) -> Pose:
-        return joint.between(q, on_parent, on_child, group.reversed)
-
-    return jax.vmap(between)(group.joint, q, *ends)
-
-
-def _compose(mechanism: Mechanism, relative: Pose) -> Pose:
-    """World poses of bodies 1 … n_bodies from their poses in their parents."""
-    world = Pose(jnp.zeros(3, dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype))
-    if for_accelerator():
-        return _doubled(mechanism, world, relative)
-    return forward_pass(mechanism, Pose.__matmul__, world, relative)
+    return jax.vmap(lambda joint, *at: joint.between(*at, group.reversed))(group.joint, q, *ends)
 
 
 def _doubled(mechanism: Mechanism, world: Pose, relative: Pose) -> Pose:
-    """`_compose` in as many operations as the depth of the tree has binary digits.
+    """Poses of the ground and of all bodies, from their poses in their parents.
 
+    The number of operations is that of the binary digits of the depth of the tree.
     In each round the known part of each path towards the root doubles its length: a body's pose in
     an ancestor is composed with the ancestor's pose in its own (Hillis and Steele 1986).
     """
@@ -301,7 +292,7 @@ def _doubled(mechanism: Mechanism, world: Pose, relative: Pose) -> Pose:
         above = IndexSet.of(ancestors).take_tree(poses)
         poses = jax.vmap(Pose.__matmul__)(above, poses)
         ancestors = ancestors[ancestors]
-    return jax.tree.map(lambda x: x[1:], poses)
+    return poses
 
 
 def forward_pass(

@@ -95,8 +95,7 @@ def assemble(
     mechanism, dtype = system.mechanism, system.mechanism.dtype
     _check_mappings(guess=guess, rates=rates, states=states, elastic=elastic)
     guess, rates = dict(guess or {}), dict(rates or {})
-    hold = (hold,) if isinstance(hold, str) else _names(hold)
-    _check_hold(hold, guess, rates)
+    hold = _held(hold, guess, rates)
     values = _values(system, guess)
     speeds: list[Any] = [
         np.zeros((len(group), group.joint.sizes()[1]), dtype) for group in mechanism.joints
@@ -195,16 +194,15 @@ def _check_mappings(**given: Any) -> None:
             )
 
 
-def _names(hold: Any) -> tuple[str, ...]:
+def _held(hold: Any, guess: dict[str, Any], rates: dict[str, Any]) -> tuple[str, ...]:
+    """Names of the joints to hold, each of which has a value."""
+    hold = (hold,) if isinstance(hold, str) else hold
     if not isinstance(hold, Sequence):
         raise ModelError(f"assemble: hold must be names of joints, got {hold!r}")
-    return tuple(hold)
-
-
-def _check_hold(hold: tuple[str, ...], guess: dict[str, Any], rates: dict[str, Any]) -> None:
     for name in hold:
         if name not in guess and name not in rates:
             raise ModelError(f"hold: joint {name!r} has no value in guess, nor in rates, to hold")
+    return tuple(hold)
 
 
 def _consistent_velocities(

@@ -52,7 +52,7 @@ from .motion_warnings import (
     warn_of_steps,
 )
 from .results import RESULTS
-from .solution import Solution, Verdict, first_lost, in_words, judged
+from .solution import Solution, Verdict, first_lost, in_words, is_okay, judged
 from .step_controllers import (
     ControllerState,
     MeasuresByMotion,
@@ -175,11 +175,9 @@ def simulate(
         integrator = ExplicitRK(stabilization=Projection())
     integrator = as_integrator(integrator).differentiated_by(adjoint)
     integrator.check(system)
-    if controller is None:
-        controller = diffrax.ConstantStepSize() if fixed else _default_controller(system)
     if fixed and dt is None:
         raise ModelError("simulate: a constant step size needs dt")
-    controller = _with_traced_tolerances(controller, system)
+    controller = _as_controller(controller, system, fixed)
     limit = max_steps
     if max_steps is None:
         max_steps = n_steps(t0, t1, dt) + 2 if fixed else ADAPTIVE_MAX_STEPS
@@ -191,7 +189,8 @@ def simulate(
     controller, dt = with_samples(system, controller, t0, t1, dt)
     if impacts is not None:
         check_impacts(system, impacts, integrator, controller, saveat, event, progress)
-    state = _first_state(system, state, t0, impacts)  # Compiles: all else is checked before.
+    state = as_start(system, state, t0, "simulate")  # Compiles: all else is checked before.
+    _check_start(system, t0, state, impacts)
     known = all_concrete((system, state, t0, t1, dt))
     note_unobserved(surfaces_of(system), fixed and not known and impacts is None)
     method = _Method(integrator, controller, saveat, event, impacts, adjoint, max_steps)
@@ -205,16 +204,6 @@ def simulate(
         solution = _checked(result, solved.verdict, throw, controller, state)
     _warn(system, t0, state, solved, dt, integrator)
     return solution
-
-
-def _first_state(
-    system: AbstractSystem, given: Any, t0: Time, impacts: Restitution | None
-) -> State:
-    state = as_start(system, given, t0, "simulate")
-    _check_branches(system, t0, state)
-    if impacts is not None:
-        check_first_state(system, t0, state)
-    return state
 
 
 class _Method(eqx.Module):
@@ -261,7 +250,7 @@ def _warn(
     system: AbstractSystem, t0: Time, state: State, solved: _Solved, dt: Any, integrator: Any
 ) -> None:
     if solved.balance is not None and all_concrete(solved.balance):
-        warn_of_energy(system, solved.balance, bool(_is_okay(solved.verdict.result)))
+        warn_of_energy(system, solved.balance, bool(is_okay(solved.verdict.result)))
     warn_of_change_points(system, solved.verdict, solved.sol.ts, solved.sol.ys)
     if solved.met is None:
         warn_of_first_state(system, t0, state)
@@ -303,7 +292,7 @@ def _solve(task: _Task) -> _Solved:
         accuracy = jnp.maximum(jnp.asarray(controller.rtol), jnp.asarray(controller.atol))
         memory = cast(ControllerState | None, sol.controller_state)
         inner = memory.inner if returned and memory is not None else None
-        sol = _with_controller_state(sol, inner)
+        sol = eqx.tree_at(lambda s: s.controller_state, sol, inner, is_leaf=lambda x: x is None)
     balance = energy_balance(system, t0, state, sol) if task.watched else None
     verdict = judged(system, t0, state, accuracy, sol, lost, ending)
     return _Solved(sol, verdict, balance, met, steps)
@@ -314,14 +303,13 @@ _CHECKED = "Must have (t1 - t0) * dt0 >= 0", "saveat.ts must be increasing", "sa
 _solve_checked = stored(without_checks(getattr(_solve, "__wrapped__"), _CHECKED))  # noqa: B009
 
 
-def _with_controller_state(sol: diffrax.Solution, inner: Any) -> diffrax.Solution:
-    return eqx.tree_at(lambda s: s.controller_state, sol, inner, is_leaf=lambda x: x is None)
-
-
 def _runner(task: _Task, system: AbstractSystem, controller: Any) -> Run:
     """The function that integrates from a time and state to `t1` or an event."""
     integrator, adjoint = task.method.integrator, task.method.adjoint
     adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
+    if adaptive:
+        method = integrator.solver if isinstance(integrator, ExplicitRK) else integrator
+        controller = StopsOnTinySteps(controller, type(method).__name__)
 
     def run(
         t0: Time, state: State, saveat: diffrax.SaveAt, event: diffrax.Event | None
@@ -338,7 +326,7 @@ def _runner(task: _Task, system: AbstractSystem, controller: Any) -> Run:
             task.dt,
             state,
             args=system,
-            stepsize_controller=_ending(controller, integrator) if adaptive else controller,
+            stepsize_controller=controller,
             saveat=saveat,
             event=event,
             adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,
@@ -375,11 +363,6 @@ class _Meter(diffrax.AbstractProgressMeter):
         del state
 
 
-def _ending(controller: Any, integrator: Any) -> StopsOnTinySteps:
-    method = integrator.solver if isinstance(integrator, ExplicitRK) else integrator
-    return StopsOnTinySteps(controller, type(method).__name__)
-
-
 def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
     """Put infinities into rows of a failed step, as diffrax does for rows after the end."""
     memory = cast(Memory, sol.solver_state)
@@ -400,15 +383,15 @@ def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
     return eqx.tree_at(lambda s: (s.ts, s.ys), sol, (ts, ys))
 
 
-def _default_controller(system: AbstractSystem) -> diffrax.AbstractStepSizeController:
-    tolerance = float(np.sqrt(jnp.finfo(system.mechanism.dtype).eps))
-    return MeasuresByMotion(diffrax.PIDController(rtol=0.0, atol=tolerance))
-
-
-def _with_traced_tolerances(
-    controller: diffrax.AbstractStepSizeController, system: AbstractSystem
+def _as_controller(
+    controller: diffrax.AbstractStepSizeController | None, system: AbstractSystem, fixed: bool
 ) -> diffrax.AbstractStepSizeController:
     """The controller with tolerances as arrays: another tolerance needs no other program."""
+    if controller is None and fixed:
+        return diffrax.ConstantStepSize()
+    if controller is None:
+        tolerance = float(np.sqrt(jnp.finfo(system.mechanism.dtype).eps))
+        controller = MeasuresByMotion(diffrax.PIDController(rtol=0.0, atol=tolerance))
 
     def is_pid(x: Any) -> bool:
         return isinstance(x, diffrax.PIDController)
@@ -439,23 +422,24 @@ def _saves_steps(saveat: diffrax.SaveAt) -> bool:
     return saveat.dense or any(is_sub(sub) and sub.steps for sub in subs)
 
 
-def _check_branches(system: AbstractSystem, t0: Array, state: State) -> None:
-    """**Raises** `ModelError` if a joint is closed the wrong way round; not under `jit`."""
+def _check_start(
+    system: AbstractSystem, t0: Array, state: State, impacts: Restitution | None
+) -> None:
+    """**Raises** `ModelError` if a joint is closed the wrong way round, and as `check_first_state`.
+
+    Traced states are not checked.
+    """
     names = constraints.checked_joints(system)
     angles = constraints.misalignment_angles_at(system, t0, state.q) if names else np.zeros(0)
-    if not is_concrete(angles):
-        return
-    listed = constraints.reversed_joints(names, np.asarray(angles))
+    listed = is_concrete(angles) and constraints.reversed_joints(names, np.asarray(angles))
     if listed:
         raise ModelError(
             "simulate: these joints of the first state are closed the wrong way round: "
             f"{listed}, the misalignment; compute the state by assemble, from a guess nearer to "
             "the target position"
         )
-
-
-def _is_okay(result: RESULTS) -> Any:
-    return (result == RESULTS.successful) | (result == RESULTS.event_occurred)
+    if impacts is not None:
+        check_first_state(system, t0, state)
 
 
 def _checked(
@@ -464,7 +448,7 @@ def _checked(
     if not throw:
         return solution
     result = verdict.result
-    okay = _is_okay(result)
+    okay = is_okay(result)
     if not is_concrete(okay):
         saved = (solution.states, solution.raw_without_samples.interpolation)
         states, dense = result.error_if(saved, ~okay)

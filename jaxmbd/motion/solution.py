@@ -209,13 +209,13 @@ def judged(
     violations = [
         _violation(system, t0, start, accuracy, size, scales, ts, tree)
         for ts, tree in saved
-        if _are_states(tree, system) and is_constrained
+        if is_constrained and _are_states(tree, system)
     ]
     violation, row, at, angles, g = unconstrained if not violations else _worst(violations)
     result = RESULTS.promote(raw.result)
     if ending is not None:
         result = RESULTS.where(ending == RESULTS.successful, result, ending)
-    okay = (result == RESULTS.successful) | (result == RESULTS.event_occurred)
+    okay = is_okay(result)
     bad: Any = RESULTS.constraints_violated
     result = RESULTS.where(okay & (violation > 1), bad, result)
     bad = RESULTS.joint_reversed
@@ -223,6 +223,11 @@ def judged(
     bad = RESULTS.not_finite
     result = RESULTS.where(jnp.isfinite(first) | lost, bad, result)
     return Verdict(result, first, violation, row, at, angles, size, scales, g)
+
+
+def is_okay(result: RESULTS) -> Any:
+    """True if a motion is complete, or ended by an event."""
+    return (result == RESULTS.successful) | (result == RESULTS.event_occurred)
 
 
 def _saved(raw: diffrax.Solution) -> list[tuple[Array, PyTree]]:

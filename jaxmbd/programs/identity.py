@@ -171,8 +171,9 @@ class _Digest:
 
     def named(self, x: Any) -> None:
         """A class or function of a library, by its name."""
-        name = f"{_module(x)}.{getattr(x, '__qualname__', x)}"
-        if not _is_trusted(x) or (isinstance(x, type) and "<locals>" in name):
+        module = getattr(x, "__module__", None) or "builtins"
+        name = f"{module}.{getattr(x, '__qualname__', x)}"
+        if module.partition(".")[0] not in TRUSTED or (isinstance(x, type) and "<locals>" in name):
             raise Unknown(name)
         self.text(name)
 
@@ -215,14 +216,6 @@ class _Digest:
         self.around.add(id(x))
         self.many("object", parts)
         self.around.remove(id(x))
-
-
-def _is_trusted(x: Any) -> bool:
-    return _module(x).partition(".")[0] in TRUSTED
-
-
-def _module(x: Any) -> str:
-    return getattr(x, "__module__", None) or "builtins"
 
 
 def _alone(x: Any) -> str:

@@ -3,7 +3,7 @@
 Articulated bodies, which take such passes, and the layout of the joints of a tree.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -35,14 +35,28 @@ class TreeRecursion:
 
     parents: tuple[int, ...]
 
-    @staticmethod
-    def of(parents: Sequence[int]) -> "TreeRecursion":
-        """Build a recursion from the parent of each node, any sequence of integers."""
-        return TreeRecursion(tuple(int(i) for i in parents))
-
     @cached_property
     def _plan(self) -> "_Plan":
-        return _plan(self.parents)
+        parents, n = self.parents, len(self.parents)
+        children = np.bincount(np.asarray(parents, dtype=int) + 1, minlength=n + 1)
+        remaining = children.copy()
+        slot, free, size = {ROOT: 0}, [], 1
+        read, write = np.zeros(n, np.int32), np.full(n, -1, np.int32)
+        last = np.zeros(n, bool)
+        for i, parent in enumerate(parents):
+            assert parent < i, "a parent comes before its children"
+            read[i] = slot[parent]
+            remaining[parent + 1] -= 1
+            if remaining[parent + 1] == 0:  # Its slot is free again, also for this node.
+                last[i] = True
+                free.append(slot[parent])
+            if children[i + 1]:
+                if not free:
+                    free.append(size)
+                    size += 1
+                slot[i] = write[i] = free.pop()
+        inner = write >= 0
+        return _Plan(read, np.where(inner, write, size).astype(np.int32), last, inner, size + 1)
 
     def forward(self, step: Callable[[Above, Own], Above], root: Above, own: Own) -> Above:
         """Values of all nodes from root to tips: `step(value of the parent, own row)`."""
@@ -97,29 +111,6 @@ class _Plan:
     last: np.ndarray
     inner: np.ndarray
     size: int
-
-
-def _plan(parents: Sequence[int]) -> _Plan:
-    n = len(parents)
-    children = np.bincount(np.asarray(parents, dtype=int) + 1, minlength=n + 1)
-    remaining = children.copy()
-    slot, free, size = {ROOT: 0}, [], 1
-    read, write = np.zeros(n, np.int32), np.full(n, -1, np.int32)
-    last = np.zeros(n, bool)
-    for i, parent in enumerate(parents):
-        assert parent < i, "a parent comes before its children"
-        read[i] = slot[parent]
-        remaining[parent + 1] -= 1
-        if remaining[parent + 1] == 0:  # Its slot is free again, also for this node.
-            last[i] = True
-            free.append(slot[parent])
-        if children[i + 1]:
-            if not free:
-                free.append(size)
-                size += 1
-            slot[i] = write[i] = free.pop()
-    inner = write >= 0
-    return _Plan(read, np.where(inner, write, size).astype(np.int32), last, inner, size + 1)
 
 
 def _at(tree: Own, i: Array) -> Own:
@@ -337,7 +328,7 @@ def lay_out(mechanism: Mechanism) -> Layout:
         coordinates=tuple(entries(nq, g, mechanism.joints[g].joint.sizes()[0]) for g in groups),
         velocities=tuple(entries(nv, g, mechanism.joints[g].joint.sizes()[1]) for g in groups),
         bodies=IndexSet.of(np.repeat(np.arange(mechanism.n_bodies), nv)),
-        recursion=TreeRecursion.of(parents),
+        recursion=TreeRecursion(tuple(parents)),
         last_velocities=tuple(last[1:]),
         roots=IndexSet.of(roots),
     )
