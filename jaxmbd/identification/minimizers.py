@@ -1,18 +1,20 @@
 """Minimizers of the sum of squared residuals."""
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import optimistix as optx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from . import convergence
+from ..programs.progress import say
 from .residuals import Residuals
 
 
@@ -86,7 +88,7 @@ class _Log(eqx.Module):
         )
         # No step was accepted before the first one.
         cost = jnp.where(n == 0, now, last) * self.size**2
-        convergence.log_cost(self.key, cost)
+        log_cost(self.key, cost)
 
 
 class FirstOrder(AbstractMinimizer):
@@ -110,7 +112,7 @@ class FirstOrder(AbstractMinimizer):
             value, gradient = jax.value_and_grad(residuals.cost)(unknowns)
             with jax.numpy_dtype_promotion("standard"):  # optax mixes its own types.
                 updates, memory = self.optimizer.update(gradient, memory, unknowns)
-            convergence.log_cost(key, value)
+            log_cost(key, value)
             return (optax.apply_updates(unknowns, updates), memory), value
 
         (unknowns, _), losses = jax.lax.scan(
@@ -184,3 +186,34 @@ class Damped(optx.AbstractGaussNewton):
         self.search = optx.ClassicalTrustRegion(
             high_cutoff=0.75, low_cutoff=0.01, high_constant=10.0, low_constant=0.25
         )
+
+
+# Log of the cost in every step of a compiled minimization -----------------------------------------
+
+_costs: dict[int, list[float]] = {}
+_keys = itertools.count()
+
+
+def open_logs(n: int) -> np.ndarray:
+    """Open logs of n minimizations; return their keys, for `log_cost` and `close_logs`."""
+    keys = [next(_keys) for _ in range(n)]
+    _costs.update({key: [] for key in keys})
+    return np.asarray(keys, dtype=np.int32)
+
+
+def log_cost(key: Int[Array, ""], cost: Float[Array, ""]) -> None:
+    """Append a traced cost to a log, in the order of steps."""
+    jax.debug.callback(_append, key, cost)
+
+
+def close_logs(keys: Sequence[int] | np.ndarray) -> list[np.ndarray]:
+    """Close logs and return their costs."""
+    jax.effects_barrier()
+    return [np.asarray(_costs.pop(int(key))) for key in keys]
+
+
+def _append(key: Array, cost: Array) -> None:
+    costs = _costs.get(int(key))
+    if costs is not None:
+        costs.append(float(cost))
+        say(f"step {len(costs)}, half the sum of squares {costs[-1]:.6g}")

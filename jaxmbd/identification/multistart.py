@@ -16,7 +16,7 @@ from scalarjit.with_room import with_room
 from ..errors import SimulationError
 from ..motion.results import RESULTS
 from ..programs.progress import while_traced
-from . import convergence
+from . import minimizers
 from .flat_residuals import by_batch, n_others
 from .minimizers import AbstractMinimizer
 from .residuals import Residuals
@@ -44,9 +44,9 @@ def minimum(method: AbstractMinimizer, residuals: Residuals, starts: Any, throw:
     r, J, *_ = linearize(residuals, jax.tree.map(lambda x: x[0], starts))
     _check_start(residuals, np.asarray(r))
     influence = jnp.linalg.norm(J, axis=0)
-    keys = convergence.open_logs(jax.tree.leaves(starts)[0].shape[0])
+    keys = minimizers.open_logs(jax.tree.leaves(starts)[0].shape[0])
     ends = _minimize(method, residuals, starts, influence, jnp.asarray(keys))
-    costs = convergence.close_logs(keys)
+    costs = minimizers.close_logs(keys)
     end = _best(ends, costs)
     if throw and end.result != RESULTS.successful:
         raise SimulationError(
