@@ -17,9 +17,8 @@ from ..errors import SimulationError
 from ..motion.results import RESULTS
 from ..programs.progress import while_traced
 from . import minimizers
-from .flat_residuals import by_batch, n_others
 from .minimizers import AbstractMinimizer
-from .residuals import Residuals
+from .residuals import Residuals, by_batch, n_others
 
 
 class End(NamedTuple):

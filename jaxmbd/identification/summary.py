@@ -14,12 +14,11 @@ from .bounds import Bounds, bounds_at
 from .correlated_errors import Robust, robust_of
 from .experiment import Experiment
 from .fit import Fit, Overlay, Search, overlays_of, rms_of
-from .flat_residuals import by_batch, by_record, defects_of, n_others, n_readings
 from .losses import Squares
 from .multistart import End, Linearization, linearize
 from .problem import Problem
 from .records import AbstractRecord, Comparison
-from .residuals import Residuals
+from .residuals import Residuals, by_batch, by_record, defects_of, n_others, n_readings
 from .statistics import NAMED_SHARE, Statistics, correlation_of, statistics
 from .substeps import Integration, Motions
 
