@@ -263,17 +263,6 @@ def _check_saved(ts: Any, t0: Any, t1: Any) -> None:
 # Steps that end at the times at which elements with a period update their states ------------------
 
 
-def sample_periods(system: AbstractSystem) -> tuple[list[str], Float[Array, "n"]]:
-    """Names and periods [s] of all elements with a period."""
-    names, periods = [], [jnp.zeros(0, dtype=system.mechanism.dtype)]
-    for group in system.mechanism.sampled_groups:
-        period = group.element.period
-        assert period is not None
-        names += group.names
-        periods.append(jnp.broadcast_to(period, (len(group.names),)))
-    return names, jnp.concatenate(periods)
-
-
 def with_samples(
     system: AbstractSystem,
     controller: diffrax.AbstractStepSizeController,
@@ -286,9 +275,12 @@ def with_samples(
     **Raises** `ModelError`, with the element's name, if fixed steps miss a multiple of its period,
     and for controllers whose steps are not known. If steps are traced, it is an error at run time.
     """
-    names, periods = sample_periods(system)
-    if not names:
+    groups = system.mechanism.sampled_groups
+    if not groups:
         return controller, dt
+    names = [name for group in groups for name in group.names]
+    each = [jnp.broadcast_to(group.element.period, (len(group.names),)) for group in groups]
+    periods = jnp.concatenate([jnp.zeros(0, dtype=system.mechanism.dtype), *each])
     if isinstance(controller, diffrax.AbstractAdaptiveStepSizeController):
         return StepsOnSampleTimes(controller, periods), dt
     if isinstance(controller, diffrax.ConstantStepSize):

@@ -38,7 +38,7 @@ from .tree_configuration import (
     velocity_products,
     world_inertia,
 )
-from .tree_recursion import ROOT, Articulated
+from .tree_recursion import Articulated
 
 # Inverse dynamics and reactions by the Newton–Euler equations -------------------------------------
 
@@ -376,26 +376,21 @@ def _summed_over_ancestors(
 def _of_bodies(system: JointSystem, x: Float[Array, "nv 6"]) -> Float[Array, "n_bodies 6"]:
     """For each body, the row of its last degree of freedom; zero for bodies without one."""
     padded = jnp.concatenate([x, jnp.zeros_like(x[:1])])
-    return IndexSet.of(_last_velocities(system)).take(padded)
+    return system.layout.last_velocities.take(padded)
 
 
 def _on_last_velocities(
     system: JointSystem, x: Float[Array, "n_bodies *k"]
 ) -> Float[Array, "nv *k"]:
     """For each velocity, the sum over the bodies whose last degree of freedom it is."""
-    last, nv = _last_velocities(system), system.nv
-    movable = [i for i in last if i != nv]
+    rows, nv = system.layout.last_velocities, system.layout.nv
+    last, movable = rows.index, [i for i in rows.index if i != nv]
     if len(set(movable)) < len(movable):  # Bodies that are welded to one another.
         total = jnp.zeros((nv + 1, *x.shape[1:]), x.dtype)
-        return IndexSet.of(last).add_to(total, x)[:nv]
+        return rows.add_to(total, x)[:nv]
     body = dict(zip(last, range(len(last)), strict=True))
     padded = jnp.concatenate([x, jnp.zeros_like(x[:1])])
     return IndexSet.of(body.get(i, len(last)) for i in range(nv)).take(padded)
-
-
-def _last_velocities(system: JointSystem) -> list[int]:
-    """The last degree of freedom of each body, `nv` for bodies without one."""
-    return [system.nv if i == ROOT else i for i in system.layout.last_velocities]
 
 
 # Rounding errors of accelerations of trees in single precision, estimated by one more step --------

@@ -282,7 +282,7 @@ class Layout:
     - `coordinates`, `velocities`: for each group, the entries of its joints in `q` and `v`.
     - `bodies`: for each entry of `v`, the row of the joint's child body, without the ground.
     - `recursion`: the tree whose nodes are the velocities.
-    - `last_velocities`: the last degree of freedom of each body; `ROOT` for bodies without one.
+    - `last_velocities`: the last degree of freedom of each body; `nv` for bodies without one.
     - `roots`: for each body, the row of the first body of its branch, which a joint connects with
       the ground, without the ground.
     """
@@ -294,7 +294,7 @@ class Layout:
     velocities: tuple[IndexSet, ...]
     bodies: IndexSet
     recursion: TreeRecursion
-    last_velocities: tuple[int, ...]
+    last_velocities: IndexSet
     roots: IndexSet
 
 
@@ -329,6 +329,6 @@ def lay_out(mechanism: Mechanism) -> Layout:
         velocities=tuple(entries(nv, g, mechanism.joints[g].joint.sizes()[1]) for g in groups),
         bodies=IndexSet.of(np.repeat(np.arange(mechanism.n_bodies), nv)),
         recursion=TreeRecursion(tuple(parents)),
-        last_velocities=tuple(last[1:]),
+        last_velocities=IndexSet.of(len(parents) if i == ROOT else i for i in last[1:]),
         roots=IndexSet.of(roots),
     )
