@@ -467,7 +467,7 @@ class AbstractSystem(eqx.Module, Generic[C]):
 
         Formulations without constraint equations for all joints override it: the tree alone may
         satisfy a row, whose derivatives are then rounding errors relative to these sizes.
-        Default: None, zeros as in `constraints.sizes_of_possible_zeros`.
+        Default: None, zeros as in `sizes.sizes_of_possible_zeros`.
 
         **Arguments:** `size`: size of the mechanism [m].
         """
