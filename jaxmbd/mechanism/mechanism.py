@@ -1,4 +1,7 @@
-"""The mechanism: a model lowered to stacked arrays and static rows, the input of formulations."""
+"""The mechanism: a model lowered to stacked arrays and static rows, the input of formulations.
+
+Poses of its bodies follow from coordinates of the joints of its tree.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar

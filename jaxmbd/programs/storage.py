@@ -2,7 +2,8 @@
 
 JAX keeps compiled programs on disk by their operations, which it finds by tracing: half of the time
 to a first result. Analyses of this package are found by the structure of their arguments instead,
-so that a second process neither traces nor compiles them.
+so that a second process neither traces nor compiles them. `without_checks` removes checks that keep
+programs from being stored.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Accelerations and multipliers: the index-1 problem.
+"""Accelerations and multipliers: the index-1 problem and its stabilization.
 
     M v̇ = f - b + Gᵀ λ,   G v̇ + γ = -2α ġ - β² g
 

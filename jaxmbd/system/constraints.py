@@ -1,4 +1,4 @@
-"""Constraint equations of a system: residual g(t, q), rate, Jacobian, bias.
+"""Constraint equations of a system: residual g(t, q), rate, Jacobian, bias; reversed joints.
 
     ġ = G v + ∂g/∂t,   g̈ = G v̇ + γ
 
