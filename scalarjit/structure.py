@@ -254,13 +254,17 @@ def at_place(graph: Graph, first: Node, parts: Sequence[Nodes]) -> Nodes:
     return found
 
 
-def _dynamic_slice(graph, equation, x):
-    found, starts = x[0], [i.item() for i in x[1:]]
-    for axis, (first, size) in enumerate(zip(starts, equation.params["slice_sizes"], strict=True)):
-        rows = np.moveaxis(found, axis, 0)
+def _part(graph: Graph, x: Nodes, starts: Sequence[Node], sizes: Sequence[int]) -> Nodes:
+    """The part of an array from these starts on, which are clamped."""
+    for axis, (first, size) in enumerate(zip(starts, sizes, strict=True)):
+        rows = np.moveaxis(x, axis, 0)
         parts = [rows[k : k + size] for k in range(rows.shape[0] - size + 1)]
-        found = np.moveaxis(at_place(graph, first, parts), 0, axis)
-    return [found]
+        x = np.moveaxis(at_place(graph, first, parts), 0, axis)
+    return x
+
+
+def _dynamic_slice(graph, equation, x):
+    return [_part(graph, x[0], [i.item() for i in x[1:]], equation.params["slice_sizes"])]
 
 
 def _dynamic_update_slice(graph, equation, x):
@@ -311,7 +315,7 @@ def fill_value(equation: Any) -> Any:
 def _gather(graph, equation, x):
     rows = known(x[1])
     if rows is None:
-        return [_gathered_rows(graph, equation, *x)]
+        return [_gathered_parts(graph, equation, *x)]
     if x[0].size == 0:
         raise NotCovered("gather from nothing")
     fill = graph.constant(fill_value(equation), _type(equation))
@@ -344,24 +348,26 @@ def _places(equation: Any, shape: tuple[int, ...], rows: np.ndarray) -> np.ndarr
     return taken.transpose(np.argsort([*outer, *numbers.offset_dims]))
 
 
-def _gathered_rows(graph: Graph, equation: Any, x: Nodes, rows: Nodes) -> Nodes:
-    """Whole parts along one axis, by indices that are computed."""
-    numbers, mode = equation.params["dimension_numbers"], equation.params["mode"]
-    axis = numbers.start_index_map[0] if len(numbers.start_index_map) == 1 else -1
-    sizes = tuple(1 if k == axis else size for k, size in enumerate(x.shape))
-    whole = numbers.collapsed_slice_dims == (axis,) and not numbers.operand_batching_dims
-    if not whole or tuple(equation.params["slice_sizes"]) != sizes:
-        raise NotCovered("gather of parts by computed indices")
+def _gathered_parts(graph: Graph, equation: Any, x: Nodes, rows: Nodes) -> Nodes:
+    """Parts at indices that are computed; those out of bounds are clamped, or filled."""
+    numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
+    lead, axes = rows.shape[:-1], list(numbers.start_index_map)
+    beside = zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
+    beside = [(int(axis), int(k)) for axis, k in beside]
+    gone = {*map(int, numbers.collapsed_slice_dims), *(axis for axis, _ in beside)}
+    found = np.empty((*lead, *(n for k, n in enumerate(sizes) if k not in gone)), dtype=object)
     fill = graph.constant(fill_value(equation), _type(equation))
-    parts = list(map(as_array, np.moveaxis(x, axis, 0)))
-    lead = rows.shape[:-1]
-    found = np.empty((*lead, *parts[0].shape), dtype=object)
     for place in np.ndindex(*lead):
-        row = rows[(*place, 0)]
-        taken = at_place(graph, row, parts)
-        if mode == GatherScatterMode.FILL_OR_DROP:
-            inside = _inside(graph, row, len(parts))
-            taken = each(lambda y, ok=inside: select(graph, ok, y, fill), taken)
+        starts = [graph.constant(0, rows[(*place, 0)].type)] * x.ndim
+        for axis, k in beside:
+            starts[axis] = graph.constant(place[k], starts[axis].type)
+        for axis, start in zip(axes, rows[place], strict=True):
+            starts[axis] = start
+        taken = _part(graph, x, starts, sizes).reshape(found.shape[len(lead) :])
+        if equation.params["mode"] == GatherScatterMode.FILL_OR_DROP:
+            for axis in axes:
+                inside = _inside(graph, starts[axis], x.shape[axis] - sizes[axis] + 1)
+                taken = each(lambda y, ok=inside: select(graph, ok, y, fill), taken)
         found[place] = unwrapped(taken)
     outer = [k for k in range(found.ndim) if k not in numbers.offset_dims]
     return found.transpose(np.argsort([*outer, *numbers.offset_dims]))

@@ -419,7 +419,7 @@ def _along(fn: Callable[..., Any], system: AbstractSystem, ts: Array, states: St
 
 
 _reactions = partial(_along, reactions)  # Of two evaluations, each one operation.
-_frames, _twists = partial(_along, kernel(_frames_at)), partial(_along, kernel(_twists_at))
+_frames, _twists = partial(_along, _frames_at), partial(_along, _twists_at)
 _joints, _energies, _momenta = (
     partial(_along, kernel(fn)) for fn in (joint_states, energy, momentum)
 )

@@ -18,6 +18,7 @@ from ..mechanism.mechanism import Mechanism
 from ..model.model import Model, as_own, unknown
 from ..model.values import as_leaf
 from ..programs import stored
+from ..programs.tracing import kernel
 from .configuration import AbstractConfiguration
 from .sparsity import SparsityPattern
 
@@ -502,11 +503,13 @@ class AbstractSystem(eqx.Module, Generic[C]):
 
 
 @stored
+@kernel
 def _frames(system: AbstractSystem, t: Time, q: Coordinates) -> NamedPoses:
     return NamedPoses(pose=system.configuration(t, q).ports, names=system.mechanism.port_names)
 
 
 @stored
+@kernel
 def _twists(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> NamedTwists:
     return NamedTwists(
         twist=system.configuration(t, q).twists(v), names=system.mechanism.port_names
@@ -514,11 +517,13 @@ def _twists(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> N
 
 
 @stored
+@kernel
 def _mass(system: AbstractSystem, q: Coordinates) -> Float[Array, "nv nv"]:
     return system.mass_at(system.configuration(as_time(0.0, system), q))
 
 
 @stored
+@kernel
 def _bias(system: AbstractSystem, q: Coordinates, v: Velocities) -> Velocities:
     return system.bias_at(system.configuration(as_time(0.0, system), q), v)
 

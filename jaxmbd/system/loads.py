@@ -23,6 +23,7 @@ from ..mechanism.elements import (
 )
 from ..mechanism.mechanism import Mechanism
 from ..programs import stored
+from ..programs.tracing import kernel
 from ..signals import AbstractSignal
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
@@ -259,6 +260,7 @@ def contacts(system: AbstractSystem, t: float | Time, state: State) -> dict[str,
 
 
 @stored
+@kernel
 def _contacts(system: AbstractSystem, t: Time, state: State) -> dict[str, ContactPoints]:
     c = system.configuration(t, state.q, state.z)
     motion, by_name = Motion(c, state.v), {}
@@ -278,6 +280,7 @@ def tyre_contacts(system: AbstractSystem, t: float | Time, state: State) -> dict
 
 
 @stored
+@kernel
 def _tyre_contacts(system: AbstractSystem, t: Time, state: State) -> dict[str, TyreContact]:
     c = system.configuration(t, state.q, state.z)
     motion, by_name = Motion(c, state.v), {}
@@ -330,6 +333,7 @@ class Surfaces(eqx.Module):
             parts.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), gaps))
         return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
 
+    @kernel
     def gaps(
         self, system: AbstractSystem, t: Time, state: State
     ) -> tuple[Float[Array, "n_points"], Float[Array, "n_points"]]:
@@ -337,6 +341,7 @@ class Surfaces(eqx.Module):
         here = self.at(system.configuration(t, state.q, state.z), state.v)
         return here.gap, jnp.sum(here.normal * here.velocity, axis=1)
 
+    @kernel
     def bristle_rates(
         self, system: AbstractSystem, t: Time, state: State
     ) -> Float[Array, "n_contacts"]:

@@ -12,6 +12,7 @@ from ..lie import Pose, so3
 from ..mechanism.mechanism import Mechanism
 from ..motion.motion import AbstractMotion
 from ..programs import stored
+from ..programs.tracing import kernel, of_rows
 from ..system.abstract import AbstractSystem, State
 
 # Largest number of keyframes, as the page holds a pose of every body for each.
@@ -118,23 +119,32 @@ def _between_rows(
     deformation: Float[Array, ""],
 ) -> tuple[Pose, Array]:
     bodies = slice(0, 1 + mechanism.n_bodies)
-    moving = (X.p[:, bodies], X.R[:, bodies], V[:, bodies])
-    (p0, R0, V0), (p1, R1, V1) = (jax.tree.map(lambda x, s=s: x[s], moving) for s in steps)
-    h = saved[steps[1]] - saved[steps[0]]
-    s = (ts - saved[steps[0]]) / jnp.where(h > 0, h, 1.0)
+    moving = (X.p[:, bodies], X.R[:, bodies], V[:, bodies], *elastic)
+    start, end = (jax.tree.map(lambda x, s=s: x[s], moving) for s in steps)
+    before, after = saved[steps[0]], saved[steps[1]]
+    return of_rows(
+        lambda *row: _drawn(mechanism, *row, deformation), start, end, after - before, ts - before
+    )
+
+
+@kernel
+def _drawn(
+    mechanism: Mechanism,
+    start: tuple[Array, ...],
+    end: tuple[Array, ...],
+    h: Float[Array, ""],
+    t: Float[Array, ""],
+    deformation: Float[Array, ""],
+) -> tuple[Pose, Array]:
+    """Poses of all ports and elastic coordinates at the time `t` of a step `h` [s]."""
+    (p0, R0, V0, eta0, rates0), (p1, R1, V1, eta1, rates1) = start, end
+    s = t / jnp.where(h > 0, h, 1.0)
     of_bodies = jax.vmap(_between, in_axes=(0, 0, 0, 0, None, None))
-    poses = jax.vmap(of_bodies)(Pose(p0, R0), V0, Pose(p1, R1), V1, h, s)
-    eta, rates = elastic
-    start, end = eta[steps[0]], eta[steps[1]]
-    slope0, slope1 = h[:, None] * rates[steps[0]], h[:, None] * rates[steps[1]]
-    between = start + _cubic(end - start, slope0, slope1, s[:, None])
+    poses = of_bodies(Pose(p0, R0), V0, Pose(p1, R1), V1, h, s)
+    eta = eta0 + _cubic(eta1 - eta0, h * rates0, h * rates1, s)
     if mechanism.n_elastic == 0:
-        return jax.vmap(mechanism.ports)(poses), between
-
-    def drawn(bodies: Pose, eta: Array) -> Pose:
-        return mechanism.ports(bodies, mechanism.deformed_offsets(deformation * eta))
-
-    return jax.vmap(drawn)(poses, between), between
+        return mechanism.ports(poses), eta
+    return mechanism.ports(poses, mechanism.deformed_offsets(deformation * eta)), eta
 
 
 def _between(

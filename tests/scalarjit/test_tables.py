@@ -53,6 +53,27 @@ def test_computed_indices(fn, dtype):
     close(total(own), total(fn))
 
 
+def chosen(A, x):
+    """Parts of a computed array at computed indices: in a batch, along two axes, out of bounds."""
+    squares, i, j = A**2, *jnp.floor(x[:2]).astype(jnp.int32)
+    batched = jax.vmap(lambda row, k: lax.dynamic_slice(row, (k,), (2,)))(squares, jnp.argmax(A, 1))
+    along = jnp.take_along_axis(squares, jnp.argmin(A, 0)[None], 0)
+    columns = jax.vmap(lambda B: B[:, jnp.argmax(jnp.diagonal(B))])(jnp.stack([squares, -squares]))
+    filled = squares.at[jnp.stack([i, j]), 1:].get(mode="fill", fill_value=jnp.nan)
+    return batched, along, columns, filled, squares[i, j], squares.at[i, j].get(mode="clip")
+
+
+def test_computed_parts_of_computed_arrays():
+    A = jnp.asarray(np.random.default_rng(1).normal(size=(4, 5)))
+    own = made(chosen, A, PLACES[0])
+    for place in PLACES[:4]:
+        close(own(A, place), chosen(A, place))
+    As = jnp.stack([A, -A, A**2, 1 - A])
+    close(jax.vmap(own)(As, PLACES[:4]), jax.vmap(chosen)(As, PLACES[:4]))
+    total = lambda fn: jax.grad(lambda A: sum(jnp.nansum(x) for x in fn(A, PLACES[1])))(A)  # noqa: E731
+    close(total(own), total(chosen))
+
+
 TABLE = jnp.arange(60.0).reshape(3, 4, 5)
 
 
