@@ -210,12 +210,14 @@ def paint(
         return
     parts = zip(*(_triangles(drawing, i, eye, limits) for drawing in drawn), strict=True)
     flat, depth, color = (np.concatenate(x) for x in parts)
-    order = np.argsort(-depth)
+    # Most triangles of terrain are beside the picture, or far away.
+    inside = np.all((flat.max(axis=1) >= 0) & (flat.min(axis=1) < picture.size), axis=1)
+    order = np.flatnonzero(inside)[np.argsort(-depth[inside])]
     draw = ImageDraw.Draw(picture, "RGBA")
     cover = None if mask is None else ImageDraw.Draw(mask)
-    for corners, fill in zip(flat[order].tolist(), color[order].tolist(), strict=True):
-        points = [tuple(corner) for corner in corners]
-        draw.polygon(points, fill=tuple(fill))
+    corners = flat[order].reshape(-1, 6).tolist()
+    for points, fill in zip(corners, map(tuple, color[order].tolist()), strict=True):
+        draw.polygon(points, fill=fill)
         if cover is not None:
             cover.polygon(points, fill=255)
 

@@ -101,25 +101,40 @@ def triad(length: float, radius: float) -> Mesh:
 
 
 def divided(mesh: Mesh, longest: float) -> Mesh:
-    """A mesh whose triangles are halved along their longest edges until these are short.
+    """A mesh whose triangles are cut across their longest edges until these are short.
 
     Each triangle of the result has corners of its own.
     """
     corners, colors = mesh.vertices[mesh.triangles], mesh.colors[mesh.triangles[:, 0]]
-    done, shades = [], []
+    done, shades = [np.zeros((0, 3, 3))], [colors[:0]]
     while len(corners):
         edges = np.linalg.norm(np.roll(corners, -1, axis=1) - corners, axis=2)
-        long = edges.max(axis=1) > longest
-        done.append(corners[~long])
-        shades.append(colors[~long])
-        first, part, rows = np.argmax(edges[long], axis=1), corners[long], np.arange(long.sum())
-        p, q, r = (part[rows, (first + k) % 3] for k in range(3))
-        middle = 0.5 * (p + q)
-        corners = np.concatenate([np.stack([p, middle, r], 1), np.stack([middle, q, r], 1)])
-        colors = np.concatenate([colors[long]] * 2)
-    vertices = np.concatenate([np.zeros((0, 3, 3)), *done]).reshape(-1, 3)
+        counts = np.ceil(edges.max(axis=1) / longest).astype(int)
+        opposite = (np.argmin(edges, axis=1) + 2) % 3
+        corners = np.take_along_axis(corners, (opposite[:, None] + np.arange(3))[..., None] % 3, 1)
+        done.append(corners[counts <= 1])
+        shades.append(colors[counts <= 1])
+        cut = [(_strips(corners[counts == n], n), n) for n in np.unique(counts[counts > 1])]
+        colors = np.concatenate(
+            [colors[:0], *(colors[counts == n].repeat(2 * n - 1) for _, n in cut)]
+        )
+        corners = np.concatenate([corners[:0], *(x for x, _ in cut)])
+    vertices = np.concatenate(done).reshape(-1, 3)
     triangles = np.arange(len(vertices)).reshape(-1, 3)
-    return Mesh(vertices, triangles, np.repeat(np.concatenate([colors, *shades]), 3))
+    return Mesh(vertices, triangles, np.repeat(np.concatenate(shades), 3))
+
+
+def _strips(corners: np.ndarray, n: int) -> np.ndarray:
+    """The parts of triangles that n cuts parallel to the edge opposite of the first corner leave.
+
+    Shapes `(m, 3, 3)` and `(m * (2 n - 1), 3, 3)`, the parts of a triangle one after another.
+    """
+    apex, *ends = (corners[:, None, k] for k in range(3))
+    part = (np.arange(n + 1) / n)[:, None]
+    first, second = (apex + part * (end - apex) for end in ends)
+    near = np.stack([first[:, :-1], first[:, 1:], second[:, 1:]], axis=2)
+    far = np.stack([first[:, 1:-1], second[:, 2:], second[:, 1:-1]], axis=2)
+    return np.concatenate([near, far], axis=1).reshape(-1, 3, 3)
 
 
 def basis(axis: np.ndarray) -> np.ndarray:
