@@ -134,3 +134,11 @@ def test_divided_triangles_are_short_and_cover_the_same_area():
         return 0.5 * np.linalg.norm(np.cross(x[:, 1] - x[:, 0], x[:, 2] - x[:, 0]), axis=1).sum()
 
     assert area(corners) == pytest.approx(area(before))
+
+
+def test_a_long_rail_has_few_triangles():
+    """Two for each length along it: halves of needles would be needles that are as long."""
+    rail = meshes.cylinder(np.zeros(3), np.array([8.0, 0.0, 0.0]), 0.005, 0x808080)
+    fine = meshes.divided(rail, 0.05)
+    assert len(fine.triangles) <= 2 * 160 * len(rail.triangles)
+    assert np.abs(np.diff(fine.vertices.reshape(-1, 3, 3), axis=1)).max() <= 0.05 * (1 + 1e-12)
