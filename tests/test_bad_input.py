@@ -288,6 +288,7 @@ def test_arguments_that_make_no_sense(case):
         make()
 
 
+@pytest.mark.long
 def test_a_motion_is_no_state():
     with pytest.raises(mbd.ModelError, match="continue a motion by its method `continued`"):
         mbd.simulate(SYSTEM, mbd.simulate(SYSTEM, ZERO, t1=0.1, dt=0.1), t1=1.0)

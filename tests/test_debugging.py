@@ -312,6 +312,7 @@ def test_functions_of_concrete_numbers(name):
     check_switches(lambda x: eqx.filter(CONCRETE[name](x), eqx.is_array), jnp.asarray(1.25))
 
 
+@pytest.mark.long
 def test_accelerations_without_jit():
     """As in a debugger, also by a function that was made with `jit`."""
     system, state = at(1.25, mbd.JointCoordinates())

@@ -218,6 +218,7 @@ class WithoutError(mbd.extend.AbstractIntegrator):
         return mbd.extend.Attempt(state)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "integrator", [mbd.SemiImplicitEuler(), diffrax.Euler(), WithoutError()], ids=type
 )

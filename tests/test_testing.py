@@ -36,6 +36,7 @@ class SkewedHinge(joints.Revolute):
         return 0.5 * super().motion(q)
 
 
+@pytest.mark.long
 def test_joint_whose_velocity_is_not_that_of_its_pose():
     with pytest.raises(AssertionError, match=r"moves with motion\(q\) @ v.*off by 1\.") as caught:
         testing.check_joint(joint_of(SkewedHinge), KEY)
@@ -65,6 +66,7 @@ class LooseHinge(joints.Revolute):
         return super().residual(X_FM).at[0].set(0.0)
 
 
+@pytest.mark.long
 def test_joint_that_does_not_hold_what_it_fixes():
     with pytest.raises(AssertionError, match="does not depend on all 5 fixed motions"):
         testing.check_joint(joint_of(LooseHinge), KEY)
@@ -132,6 +134,7 @@ def test_wrong_frame_forces(kind, message):
         testing.check_frame_force(kind("a", "b", 30.0, 2.0, 0.4), KEY)
 
 
+@pytest.mark.long
 def test_damper_that_drives():
     with pytest.raises(AssertionError, match="it adds energy, at up to"):
         testing.check_frame_force(forces.SpringDamper("a", "b", 3.0, -2.0), KEY, passive=True)
@@ -171,6 +174,7 @@ class LateralWeight(forces.Gravity):
         return super().wrench(t, body, X_WB, V).at[3:].set(0.0)
 
 
+@pytest.mark.long
 def test_fields():
     testing.check_field(forces.Gravity(), KEY)
     with pytest.raises(AssertionError, match="minus the slope of the potential: off by"):
@@ -249,6 +253,7 @@ def test_system_without_bias():
     assert "mass" not in said
 
 
+@pytest.mark.long
 def test_state_off_the_constraints():
     system, state = moving(mbd.MaximalCoordinates(), names=("b0",))
     off = eqx.tree_at(lambda s: s.q, state, state.q.at[0].add(0.1))

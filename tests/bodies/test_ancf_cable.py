@@ -132,6 +132,7 @@ def test_space_and_plane_agree_and_turn_with_the_bending_plane():
     np.testing.assert_allclose(R_turned, turn @ R @ turn.T, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("planar", [True, False])
 def test_internal_force_is_the_derivative_of_the_energies(planar):
     """At large strains and bends: of U, and of half of the power of damping by the rates."""
@@ -177,6 +178,7 @@ def test_twist_of_a_node_is_the_derivative_of_its_frame():
     np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
+@pytest.mark.long
 def test_damping_is_proportional_to_stiffness_at_the_straight_cable():
     body = cable(2, planar=False, damping=0.02)
     zeros = jnp.zeros(body.n_elastic)

@@ -455,6 +455,7 @@ def test_other_coordinates_refuse_it(formulation):
         mbd.formulate(tree(), formulation)
 
 
+@pytest.mark.long
 def test_inspection_names_elastic_coordinates_and_rotors_behind_them():
     model = eqx.tree_at(lambda m: m.rotors, tree(), {"motor": mbd.Rotor("hinge", 1e-3)})
     found = [mbd.formulate(model, x).coordinates_in_words()[-2:] for x in FORMULATIONS]
@@ -465,6 +466,7 @@ def test_inspection_names_elastic_coordinates_and_rotors_behind_them():
     ]
 
 
+@pytest.mark.long
 def test_frames_name_nodes():
     hinge = joints.Revolute("ground", Frame("rod", [0.1, 0, 0]), [0, 1, 0])
     with pytest.raises(mbd.ModelError, match=r"joint 'hinge': frame on 'rod'.* names its node"):

@@ -278,6 +278,7 @@ def refused(match, error=mbd.ModelError, model=None, state=None, law=None, **opt
         mbd.simulate(system, start, t1=0.1, impacts=law, **options)
 
 
+@pytest.mark.long
 def test_what_impacts_refuse():
     refused("must be a contact.Restitution", law=0.5)
     refused("adaptive steps", dt=0.01)

@@ -208,6 +208,7 @@ def test_billiards(spin):
     np.testing.assert_allclose(v[1][0], 5 / 7 * speed, atol=5e-3)
 
 
+@pytest.mark.long
 def test_an_oscillator_with_friction():
     """Its amplitude shrinks by 2 μ N / k every half cycle, and it stops within μ N / k."""
     k, force, start = 100.0, 10.0, 0.2

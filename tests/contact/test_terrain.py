@@ -113,6 +113,7 @@ def test_derivatives_take_no_operations_from_values():
     assert count < 1350
 
 
+@pytest.mark.long
 def test_a_place_far_above_steep_ground_has_a_distance():
     """Steps from a foot nearly without convexity once ended 3,600 km below."""
     heights = 0.06 * np.random.default_rng(0).uniform(size=(41, 41))
@@ -157,6 +158,7 @@ def test_grid():
     np.testing.assert_allclose(np.sum(slope.heights), 1.0, rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["waves", "grid"])
 def test_slopes_and_curvatures(kind):
     """In closed form, as by differentiation; of a grid in its inner and its outer cells."""

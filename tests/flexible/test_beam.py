@@ -231,6 +231,7 @@ def test_a_deep_cantilever_buckles_sideways():
     assert lowest(0.97 * load) > 0 > lowest(1.03 * load)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("frame", ["clamped", "chord", "mean-axis"])
 def test_kinds_of_motion_are_uncoupled(frame):
     """Each mode shape is an elongation, a torsion or a bending in one plane, without rounding
@@ -314,6 +315,7 @@ def test_float32():
     assert np.count_nonzero(bent, axis=1).tolist() == [1, 1, 1, 1]
 
 
+@pytest.mark.long
 def test_messages():
     def make(**options):
         given = {"length": 1.0, "E": 2.1e11, "G": 8e10, "density": 7850.0, "section": ROUND}

@@ -62,6 +62,7 @@ def test_two_collinear_beams_are_one():
     np.testing.assert_allclose(own[away], expected, atol=1e-8 * np.abs(expected).max())
 
 
+@pytest.mark.long
 def test_deflection_of_a_bent_cantilever():
     """An L of lengths a along x and b along z, with a load along x and across on its tip."""
     a, b = 0.6, 0.4

@@ -93,6 +93,7 @@ def test_displacements_at_a_node_do_the_work_of_the_load():
     assert lowest(0.99 * load) > 0 > lowest(1.01 * load)
 
 
+@pytest.mark.long
 def test_weight_softens_a_column():
     """Greenhill: a column of unit stiffness buckles under 7.8373 times its unit weight."""
     body = reduced()
@@ -107,6 +108,7 @@ def test_weight_softens_a_column():
     assert lowest(0.99 * 7.8373) > 0 > lowest(1.01 * 7.8373)
 
 
+@pytest.mark.long
 def test_messages():
     K, M, positions, uniform, linear, pull = matrices()
 

@@ -88,6 +88,7 @@ def test_body_is_the_one_that_was_written(tmp_path, given):
         np.testing.assert_allclose(found.rotations[own], body.rotations[row], atol=1e-12)
 
 
+@pytest.mark.long
 def test_messages(tmp_path, given):
     groups = groups_of(*given)
     path = tmp_path / "beam.fem"

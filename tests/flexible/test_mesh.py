@@ -90,6 +90,7 @@ def test_deflections_by_loads_at_interfaces_are_those_of_the_full_model(body, fu
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
 
 
+@pytest.mark.long
 def test_lowest_frequencies_are_those_of_the_full_model(body, full):
     K, M, positions = full
     T, _ = held_and_tied(positions, rigid=True)
@@ -188,6 +189,7 @@ def test_rotations_of_vertices_are_exact_for_uniform_rotation():
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.long
 def test_surface_points_outwards(body):
     """The volume inside the triangles is that of the block."""
     rows, triangles = body.skin.rows, body.skin.triangles

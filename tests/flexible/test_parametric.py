@@ -51,6 +51,7 @@ def test_formulate_builds_the_body():
     assert by["damping"] == 0.0
 
 
+@pytest.mark.long
 def test_messages():
     with pytest.raises(mbd.ModelError, match="E must be positive"):
         flexible.Parametric(flexible.beam, **arguments(E=-1.0))

@@ -56,6 +56,7 @@ def test_kinetic_energy_is_that_of_the_masses():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_all_modes_give_the_frequencies_of_the_full_model():
     """Craig-Bampton with rigid interfaces is exact if the interfaces are rigid and all modes kept;
     here against the full matrices projected on rigid interfaces."""
@@ -74,6 +75,7 @@ def test_all_modes_give_the_frequencies_of_the_full_model():
     np.testing.assert_allclose(body.frequencies(), np.sqrt(values), rtol=1e-7)
 
 
+@pytest.mark.long
 def test_interfaces_turn_with_their_nodes():
     body = reduced()
     names = dict(body.nodes)

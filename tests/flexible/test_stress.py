@@ -60,6 +60,7 @@ def stress_of_full_model(kind, load):
     return mesh.p.T, found / total[:, None, None]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_stress_is_that_of_the_full_model(kind):
     """At all vertices, with stress concentrations at the ends."""

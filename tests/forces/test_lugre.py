@@ -68,6 +68,7 @@ def test_breaks_away_at_the_static_force():
     assert 0.98 * STATIC < load[np.argmax(v > 0.1 * STRIBECK)] < 1.02 * STATIC
 
 
+@pytest.mark.long
 def test_slides_on_the_stribeck_curve():
     """The law's steady force at each speed, and that of a block that a load moves."""
     for speed in (-0.3, -0.01, 1e-4, 0.004, 0.02, 0.5):
@@ -165,6 +166,7 @@ def test_derivatives_at_rest():
         np.testing.assert_allclose(found[2], -STIFFNESS, rtol=1e-14)
 
 
+@pytest.mark.long
 def test_one_bristle_for_each_velocity():
     """On a cylindrical joint; without a number for each velocity it is refused."""
 

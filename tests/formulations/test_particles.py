@@ -15,6 +15,7 @@ from tests import models
 T = jnp.asarray(0.0)
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_masses_have_the_moments_of_the_body(d):

@@ -289,6 +289,7 @@ def test_what_leaves_the_plane_is_refused(case):
         mbd.formulate(model, mbd.PointCoordinates("xy"))
 
 
+@pytest.mark.long
 def test_traced_geometry_that_leaves_the_plane_is_an_error_at_run_time():
     model, _ = leaving()["axis"]
 

@@ -123,6 +123,7 @@ def test_second_derivatives_of_a_loop():
     np.testing.assert_allclose(found, (ahead - behind) / 2e-5, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_several_states_with_several_masses(plain):
     system, state = formulated(models.chain(3))
     masses = jnp.linspace(1.0, 2.0, 11)

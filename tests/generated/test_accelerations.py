@@ -158,6 +158,7 @@ class Held(forces.AbstractJointForce):
         return self.factor() * q
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("on", [True, False])
 def test_derivatives_by_values_that_a_force_closes_over(on):
     bodies = {"rod": mbd.inertia.rod(mass=1.0, length=1.0)}
@@ -185,6 +186,7 @@ class Seen(forces.AbstractJointForce):
         return 0 * q
 
 
+@pytest.mark.long
 def test_forces_see_numbers_without_jit():
     bodies = {"rod": mbd.inertia.rod(mass=1.0, length=1.0)}
     hinge = {"hinge": joints.Revolute(mbd.ground, "rod", axis=[0, 1, 0])}
@@ -196,6 +198,7 @@ def test_forces_see_numbers_without_jit():
     assert not seen[-1]
 
 
+@pytest.mark.long
 def test_equations_of_thirty_links_are_short_enough():
     """30 links once took 70 times as long as 10, without generated code."""
 

@@ -134,6 +134,7 @@ def test_a_check_needs_numbers():
         jax.jit(lambda x: mbd.check_gradients(jnp.sin, x).forward)(1.0)
 
 
+@pytest.mark.long
 def test_changes_of_a_free_body_grow_with_time_and_those_of_an_oscillator_do_not():
     state = mbd.State(INPUTS["q"], INPUTS["v"])
     free, held = (mbd.trajectory_growth(system_of(slider(k)), state, DT, 200) for k in (0.0, 4.0))
@@ -194,6 +195,7 @@ def test_a_part_of_the_directions_gives_a_lower_bound():
     assert "1 of 2 directions: a lower bound" in str(part)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lengths", [(4, 6), (5, 5), (3, 3, 3)])
 def test_nested_blocks_change_neither_results_nor_gradients(lengths):
     xs = jnp.linspace(0.0, 1.0, 24)

@@ -93,6 +93,7 @@ def test_units(path, transform, unit):
     assert units_of(problem.residuals("test").selected) == unit
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "integrator",
     [

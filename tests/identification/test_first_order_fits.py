@@ -153,6 +153,7 @@ def test_gradients_through_a_current():
     assert mbd.check_gradients(end, 0.5).ok
 
 
+@pytest.mark.long
 def test_a_sweep_over_initial_currents():
     system = mbd.formulate(motors.model())
     begin = motors.start(system)

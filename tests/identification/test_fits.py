@@ -17,6 +17,7 @@ STIFFNESS = {"k": mbd.Parameter("forces.spring.stiffness", Positive())}
 T = jnp.zeros(())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [Squares(), PseudoHuber(1.5), Cauchy(1.5)], ids=type)
 def test_losses_are_squares_near_zero_and_smooth(loss):
     """r̃²/2 = ρ(r), by closed forms, and its second derivative at zero is one."""

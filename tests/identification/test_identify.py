@@ -83,6 +83,7 @@ def fitted(measured):
     return fit_of(measured)
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 def test_truth_lies_within_the_standard_errors(fitted):
     assert fitted.labels == list(SELECT)
@@ -356,6 +357,7 @@ def test_a_fit_that_does_not_converge_says_so(measured):
     assert fit.result != mbd.RESULTS.successful
 
 
+@pytest.mark.long
 def test_a_start_by_an_encoder_with_an_unknown_zero():
     truth = records(starts=((0.5, 0.0),), lengths=(120,))[0].measurements["hinge"]
     read = np.asarray(truth) + 0.04

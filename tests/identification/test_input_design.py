@@ -43,6 +43,7 @@ def error_of(x):
     return SIGMA * MASS / np.linalg.norm(x)
 
 
+@pytest.mark.long
 def test_a_free_cart_is_pushed_with_all_force():
     """Without bounds positions are largest under a constant force at its limit."""
     design = mbd.design_inputs(problem(), {PUSH: LIMIT}, knots=6)
@@ -57,6 +58,7 @@ def test_a_free_cart_is_pushed_with_all_force():
     np.testing.assert_allclose(design.problem.experiments.measurements["rail"], found, atol=1e-9)
 
 
+@pytest.mark.long
 def test_a_cart_within_bounds_is_pushed_and_braked():
     """Positions are largest if the force is all forward to the middle, all back, and then zero."""
     end = 2.0
@@ -103,6 +105,7 @@ def test_unknown_initial_states_other_records_and_priors_count():
         assert np.min(used) >= -1.0
 
 
+@pytest.mark.long
 def test_control_points_are_a_natural_spline():
     points = np.random.default_rng(0).normal(size=(5, 2))
     ts = jnp.linspace(0.3, 1.7, 29)  # With all knots.
@@ -144,12 +147,14 @@ def test_what_cannot_be_designed(changes, limits, bounds, message):
         mbd.design_inputs(problem(**changes), limits, bounds)
 
 
+@pytest.mark.long
 def test_parameters_that_no_input_shows_are_named():
     both = ["bodies.cart.mass", "bodies.cart.inertia"]
     with pytest.raises(mbd.DataError, match=r"no input distinguishes .*inertia"):
         mbd.design_inputs(problem(select=both), {PUSH: LIMIT}, knots=4)
 
 
+@pytest.mark.long
 def test_bounds_that_no_start_meets_are_named():
     with pytest.raises(mbd.DataError, match="no start ended within the bounds of rail"):
         mbd.design_inputs(

@@ -36,6 +36,7 @@ def records(model):
     return made
 
 
+@pytest.mark.long
 def test_parameters_follow_from_two_commands():
     measured = records(bench(0.08, 1.1))
     free = ["forces.drive.friction.coulomb", "forces.drive.gain"]
@@ -52,6 +53,7 @@ def test_parameters_follow_from_two_commands():
         np.testing.assert_allclose(part, expected[:41], atol=1e-6)
 
 
+@pytest.mark.long
 def test_numbers_are_inputs_too():
     heavy = mbd.Experiment(TS, {"hinge": 0 * TS}, {"hinge": 0.3}, inputs={"bodies.arm.mass": 0.9})
     model = bench(0.05, 0.0)

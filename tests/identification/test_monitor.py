@@ -99,6 +99,7 @@ def test_a_drift_of_friction_is_followed():
     assert np.sqrt(np.mean(fixed.innovations["hinge"][250:] ** 2)) > 3
 
 
+@pytest.mark.long
 def test_invalid_arguments_of_monitor():
     ts = 0.02 * np.arange(10)
     record = mbd.Experiment(ts, {"hinge": ts})

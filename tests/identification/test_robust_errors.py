@@ -149,6 +149,7 @@ def test_robust_intervals_cover_the_truth_where_residuals_are_correlated(rho, n,
     assert ratio.min() > 1.3
 
 
+@pytest.mark.long
 def test_both_intervals_agree_where_residuals_are_not_correlated():
     naive, robust, ratio = repeated(influences(200), 0.0)
     for share in (naive, robust):
@@ -157,6 +158,7 @@ def test_both_intervals_agree_where_residuals_are_not_correlated():
     np.testing.assert_allclose(ratio, 1.0, atol=0.1)
 
 
+@pytest.mark.long
 def test_what_the_fit_takes_of_the_noise_is_put_back():
     """Three fitted numbers take a quarter of the variance of 12 residuals; errors allow for it."""
     J, rng = influences(12, 1), np.random.default_rng(7)

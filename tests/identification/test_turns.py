@@ -72,6 +72,7 @@ def test_validation_does_not_count_turns():
     assert found.validate(record)["hinge"] == pytest.approx(found.rms["hinge"], rel=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", models.JOINT_KINDS, ids=lambda kind: kind.__name__)
 def test_readings_that_mean_the_same_have_no_residual(kind):
     """Turned by whole turns, or with a quaternion of the other sign; lengths are not touched."""

@@ -79,6 +79,7 @@ def test_second_derivatives_of_blocks():
         np.testing.assert_allclose(H[k], column, atol=1e-6 * float(jnp.max(jnp.abs(H))))
 
 
+@pytest.mark.long
 def test_records_with_inputs_of_different_lengths_are_one_batch():
     """Inputs are extended by their last value, which is their value after the last sample."""
     long, short = driven(1.0), driven(-0.5, samples=9)

@@ -93,6 +93,7 @@ def test_joints_by_name(fall, dataset):
     assert "q_weld" not in dataset
 
 
+@pytest.mark.long
 def test_units(dataset):
     units = {name: variable.attrs["units"] for name, variable in dataset.data_vars.items()}
     assert units["position"] == "m"

@@ -75,6 +75,7 @@ def test_missing_samples_are_told_with_their_number_and_first_time():
         mbd.Experiment([0.0, 0.5, 1.0, 1.5], {"hinge": readings})
 
 
+@pytest.mark.long
 def test_files_are_read_without_the_packages_of_other_kinds_of_files():
     code = "import sys; sys.modules['mujoco'] = sys.modules['pandas'] = None; import jaxmbd.io"
     subprocess.run([sys.executable, "-c", code], check=True)

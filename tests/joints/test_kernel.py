@@ -98,6 +98,7 @@ def zero(tree, atol=2e-14):
         np.testing.assert_allclose(leaf, 0.0, atol=atol)
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 @every_kind
 def test_velocity_of_the_pose_is_the_motion_times_the_velocities(kind):

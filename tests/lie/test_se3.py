@@ -157,6 +157,7 @@ def test_exponential_is_smooth_at_zero():
     np.testing.assert_allclose(jax.jit(jax.jacfwd(jax.jacrev(f)))(zero), second, atol=EPS)
 
 
+@pytest.mark.long
 def test_length_and_direction_at_zero():
     """Finite in value, gradient and Hessian, all zero by convention; right elsewhere."""
     zero, d = jnp.zeros(3), jnp.array([2.0, -3.0, 6.0])

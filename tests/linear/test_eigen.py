@@ -76,6 +76,7 @@ def free_masses(k):
     return jnp.concatenate([jnp.eye(3, 6, 3), lower])
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_derivatives_of_distinct_eigenvalues_are_differences(seed):
@@ -297,6 +298,7 @@ def test_calls_outside_jit_compile_once(caplog):
     assert not [message for message in compiled if "while" in message or "decompose" in message]
 
 
+@pytest.mark.long
 def test_values_that_are_not_traced_agree_with_traced_ones():
     """The same functions with NumPy's arrays, which return arrays of JAX."""
     rng = np.random.default_rng(3)
@@ -316,6 +318,7 @@ def test_values_that_are_not_traced_agree_with_traced_ones():
             np.testing.assert_allclose(x, y, atol=tolerance, rtol=tolerance, err_msg=name)
 
 
+@pytest.mark.long
 def test_nan_and_no_entries():
     assert np.all(np.isnan(solved(jnp.full((3, 3), jnp.nan)).values))
     empty = eig(jnp.zeros((0, 0)))

@@ -28,6 +28,7 @@ def test_solution(n):
     np.testing.assert_array_equal(solve(jnp.tril(A), b), solve(A, b))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [3, UNROLLED_SIZE + 1])
 def test_gradient(n):
     A, b = problem(n)

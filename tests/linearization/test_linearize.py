@@ -174,6 +174,7 @@ def test_motion_after_a_small_input(cart_system):
     np.testing.assert_allclose(ratio, 8.0, rtol=0.05)
 
 
+@pytest.mark.long
 def test_conversion_to_control(cart_system):
     control = pytest.importorskip("control")
     position = {"position": sensors.JointPosition("slide")}
@@ -386,6 +387,7 @@ def test_too_few_elastic_coordinates(caller, given):
         jax.grad(result)(2.1e11)
 
 
+@pytest.mark.long
 def test_unknown_elastic_coordinates():
     system, state = clamped_beam(2.1e11, mbd.JointCoordinates())
     with pytest.raises(ModelError, match=r"'rod'; known are 'rod elastic\[0\]', .* v\[0\] to v\[1"):

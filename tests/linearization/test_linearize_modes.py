@@ -151,6 +151,7 @@ def test_modes_of_a_given_number_are_differentiable(rods):
     )
 
 
+@pytest.mark.long
 def test_modes_of_a_given_number_are_the_slowest(rods):
     two = rods.modes(2)
     np.testing.assert_allclose(two.frequencies, rods.modes().frequencies[:2], rtol=1e-12)

@@ -143,6 +143,7 @@ def with_a_narrow_mass():
     return model(mbd.RigidBody(SINGLE(2.0), [0.5, 0.5, 0.25]))
 
 
+@pytest.mark.long
 def test_motions_and_energies_are_those_of_float64():
     double = jax.jit(motion)(model())
     assert types(double) == {"float64"}

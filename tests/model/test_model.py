@@ -112,6 +112,7 @@ DIRECTED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DIRECTED)
 def test_the_length_of_a_direction_does_not_matter(name):
     joint, directions = DIRECTED[name]

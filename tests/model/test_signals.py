@@ -36,6 +36,7 @@ def test_values():
     )
 
 
+@pytest.mark.long
 def test_values_of_any_shape():
     value = np.arange(6.0).reshape(3, 2)
     for signal in (
@@ -56,6 +57,7 @@ def test_values_of_any_shape():
         np.testing.assert_allclose(halfway(T), 2 * value, rtol=1e-15)
 
 
+@pytest.mark.long
 def test_leaves_are_differentiable():
     """In forward and reverse mode every leaf has the slope of its formula."""
     angle = 2 * np.pi * 3 * 0.3 + 0.1
@@ -109,6 +111,7 @@ def test_spline_is_the_natural_one(n):
         np.testing.assert_allclose(derivatives(spline, [outside, end], 2), 0.0, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [32, 33])
 def test_splines_of_few_and_of_many_samples(n):
     """They are computed in different ways, and only long ones search a table."""
@@ -198,6 +201,7 @@ def test_step_is_differentiable_by_its_leaves(t):
     assert difference(value, step, along) == pytest.approx(float(forward), rel=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("signal", [signals.Spline(TS, VALUES), signals.Step(0.2, 0.9, 1.0, -2.0)])
 def test_smooth_signals_in_batches_and_single_precision(signal):
     """Stacked signals are what models of many like parts are made of."""

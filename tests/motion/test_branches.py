@@ -97,6 +97,7 @@ def turned(system, quaternion, v=None):
     return mbd.State(q, jnp.zeros(6) if v is None else jnp.asarray(v))
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 def test_a_weld_is_not_closed_half_a_turn_away():
     """Its residual vanishes at diag(1, -1, -1) too, where Newton's method goes from 2 rad."""

@@ -75,6 +75,7 @@ def test_where_something_may_add_energy_there_is_no_warning(drive):
     assert motion.energy.total.max() > 10 * motion.energy.total[0]
 
 
+@pytest.mark.long
 def test_of_traced_numbers_there_is_no_warning():
     system = pendulum()
 

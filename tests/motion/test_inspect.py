@@ -59,6 +59,7 @@ def test_a_four_bar_in_words(capsys):
     assert f"{found}\n" == f"{found!r}\n" == f"{found.report}\n" == REPORT
 
 
+@pytest.mark.long
 def test_a_four_bar_in_numbers():
     found = look(FOUR_BAR)
     assert found.bodies == ("crank", "coupler", "rocker")

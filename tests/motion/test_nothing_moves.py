@@ -57,6 +57,7 @@ FORMULATIONS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @FORMULATIONS
 def test_reactions_of_a_weld(formulation):
     system, state = welded(formulation)

@@ -91,6 +91,7 @@ def test_a_compiled_simulation_returns_the_trajectory_once(system):
     assert shapes.count((5,)) == 1  # ts
 
 
+@pytest.mark.long
 def test_raw_has_the_saved_states(motion):
     assert motion.raw.ts is motion.ts
     assert motion.raw.ys.q is motion.states.q
@@ -103,6 +104,7 @@ def test_reactions_over_time(system, motion):
     assert np.allclose(motion.reactions["hinge"][-1], expected, atol=1e-12)
 
 
+@pytest.mark.long
 def test_frames_are_computed_once(motion):
     assert motion.frames is motion.frames
     assert motion.rows(np.array([0, 1])).frames["tip"].p.shape == (2, 3)
@@ -119,6 +121,7 @@ def test_frames_are_computed_once(motion):
     assert np.allclose(fresh.frames["tip"].p, motion.frames["tip"].p)
 
 
+@pytest.mark.long
 def test_rows_of_a_motion(motion):
     ends = motion.rows([0, -1])
     assert np.array_equal(ends.ts, [0.0, T1])
@@ -274,6 +277,7 @@ def test_predictions_without_readings(model):
         mbd.predict(model, ts, {"elbow": 0.3})
 
 
+@pytest.mark.long
 def test_names_of_records_in_errors(model):
     ts = np.linspace(0.0, T1, 5)
     good = mbd.Experiment(ts, {"hinge": np.zeros(5)})
@@ -310,6 +314,7 @@ ANALYSES = {
 SLOW = [pytest.param(name, marks=pytest.mark.long) for name in list(ANALYSES)[2:]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["inspect", "linearize", *SLOW])
 def test_analyses_take_a_model_and_a_guess(model, system, name):
     analysis, lowest = ANALYSES[name], {"hinge": np.pi / 2}

@@ -34,6 +34,7 @@ def oscillator(length, mass, time, damping=0.05, amplitude=0.1):
     return model, {"slide": amplitude * length}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("amplitude", [0.1, 1e-3, 1e-5])
 @pytest.mark.parametrize("units", UNITS)
 def test_a_vibration_of_any_size_is_the_closed_form(units, amplitude):

@@ -74,6 +74,7 @@ def test_constraints_stay_closed_for_a_hundred_seconds():
     assert jnp.max(gaps[50:]) < 10 * jnp.max(gaps[1:50])  # It does not grow.
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 @pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS), ids=name_of)
 def test_what_is_kept(formulation):

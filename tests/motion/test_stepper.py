@@ -174,6 +174,7 @@ def test_a_joint_without_torque_is_an_error(model):
         mbd.Stepper(still, None, DT, inputs=["lower"])
 
 
+@pytest.mark.long
 def test_errors_of_calls(system, start):
     with scalarjit.enabled(False):
         stepper = mbd.Stepper(system, None, DT, inputs=["motor"])

@@ -35,6 +35,7 @@ def newton(request):
     return Newton(chord=request.param)
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 def test_root(newton):
     root = solve(newton, ARGS)
@@ -101,6 +102,7 @@ def test_second_derivative_of_a_loop(newton):
         np.testing.assert_allclose(product(both, ARGS, direction), 2 * expected, atol=2e-8)
 
 
+@pytest.mark.long
 def test_each_lane_of_a_batch_ends_by_itself(newton):
     """x² + a = 0 has no root for a > 0; the lane beside it finds its own."""
 
@@ -146,6 +148,7 @@ def test_members_of_a_batch_renew_their_own_factors():
     np.testing.assert_array_equal(together[3].age, [1, 0, 0])
 
 
+@pytest.mark.long
 def test_members_of_a_batch_renew_factors_together():
     """If one member has none, all do so; each has the root that it has alone."""
     a = jnp.array([[4.0], [4.0], [4.0]])
@@ -253,6 +256,7 @@ def test_chord_falls_back_on_newton():
     np.testing.assert_allclose(root.x, np.tan(0.9), rtol=1e-14)
 
 
+@pytest.mark.long
 def test_changes_across_a_kink_are_damped(newton):
     """Of x + 100 tanh(1000 x) = 5, from where each change jumps to the other side of the kink."""
 

@@ -223,6 +223,7 @@ def test_dependent_constraints_give_way_as_in_the_dense_matrix():
     np.testing.assert_allclose(J @ one, b, rtol=1e-5, atol=1e-5 * np.abs(b).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", [BlockSparse(), Dense()])
 def test_units_do_not_change_factors_of_dependent_constraints(way):
     """Units of length and mass multiply unknowns and equations by powers of two.

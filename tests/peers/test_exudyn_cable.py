@@ -70,6 +70,7 @@ def bent_in_exudyn():
     return [system.GetNodeOutput(node, exu.OutputVariableType.Position) for node in nodes]
 
 
+@pytest.mark.long
 @pytest.mark.peers
 def test_bent_cantilever_is_that_of_exudyn():
     pytest.importorskip("exudyn", reason="exudyn not installed: pip install -e '.[peers]'")

@@ -143,6 +143,7 @@ def test_every_link_is_where_pinocchio_has_it(robot):
         np.testing.assert_allclose(poses[name].R, expected.rotation, atol=1e-13)
 
 
+@pytest.mark.long
 def test_limits(robot):
     limits = urdf_limits(robot.path)
     moving = [name for name in robot.model.joints if name != "floating_base"]

@@ -36,6 +36,7 @@ def test_structure_and_not_values():
     assert digest_of(single) not in found
 
 
+@pytest.mark.long
 def test_what_a_system_has_computed_does_not_count():
     system = mbd.formulate(pendulum())
     before = digest_of(system)

@@ -59,6 +59,7 @@ def say(step):
     progress.say(step)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("terminal", "options", "shown"),
     [

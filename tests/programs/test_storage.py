@@ -144,6 +144,7 @@ def double(x, leaves, along):
     return 2.0 * along[0]
 
 
+@pytest.mark.long
 def test_derivatives_with_rules_of_the_users_own_are_not_kept(folder, monkeypatch):
     """A rule may be another function under the same name in the next process."""
 

@@ -51,6 +51,7 @@ def of_card(fn, *args):
     return re.findall(r'name = "(\w+)"', lowered.as_text()), lowered.as_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_functions(seed, dtype):
@@ -242,6 +243,7 @@ def test_what_cannot_be_tuned():
         scalarjit.tune(jnp.sin, XS)
 
 
+@pytest.mark.long
 def test_text_with_a_limit_on_registers_is_assembled():
     own = made(lambda A, x: nested(A, x), A, X)
     kernel = kernel_of(own.program, (False, True))
@@ -249,6 +251,7 @@ def test_text_with_a_limit_on_registers_is_assembled():
     assert found["states"]["registers"] <= 40 < free["states"]["registers"]
 
 
+@pytest.mark.long
 def test_text_is_assembled_for_a_card(monkeypatch):
     """ptxas accepts kernels of both kinds: with rows in a thread's memory and in the card's."""
     monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)

@@ -82,6 +82,7 @@ def test_rectangular_matrices(shape):
     check(lambda A: (jnp.linalg.qr(A), singular(A)), draw(*shape))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_several_columns_at_once_have_the_bits_of_one_at_a_time(dtype):
     """Code for one state computes columns in vectors, that for a batch states."""

@@ -113,6 +113,7 @@ def test_edge_values_of_two_arguments(name):
     same(found, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
 def test_powers_by_products_and_square_roots(dtype):
     """Exponents of contact laws and of their derivatives, alone and beside others in a vector."""
@@ -164,6 +165,7 @@ def test_lanes_do_not_depend_on_their_neighbours():
     np.testing.assert_array_equal(np.delete(alone, np.s_[::3]), np.delete(beside, np.s_[::3]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [jnp.int32, jnp.int8, jnp.uint8, jnp.int64])
 def test_integers(dtype):
     limits = jnp.iinfo(dtype)

@@ -61,6 +61,7 @@ def check(seed, dtype):
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "dtype"), [(418, jnp.float64), (522, jnp.float32)])
 def test_programs_that_failed_once(seed, dtype):
     """Cumulative sums of vectors, and slopes of the sine of NaN."""

@@ -63,6 +63,7 @@ def chosen(A, x):
     return batched, along, columns, filled, squares[i, j], squares.at[i, j].get(mode="clip")
 
 
+@pytest.mark.long
 def test_computed_parts_of_computed_arrays():
     A = jnp.asarray(np.random.default_rng(1).normal(size=(4, 5)))
     own = made(chosen, A, PLACES[0])

@@ -89,6 +89,7 @@ def compiled(monkeypatch):
     return found
 
 
+@pytest.mark.long
 def test_code_that_runs_long_is_optimized_by_itself(compiled):
     many = jax.jit(jax.vmap(scalarjit.jit(rates)))
     x = jnp.ones((20_000, 7))

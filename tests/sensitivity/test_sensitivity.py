@@ -112,6 +112,7 @@ def test_both_modes_agree_through_a_rollout():
         np.testing.assert_allclose(reverse.outputs[name], forward.outputs[name], rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
 def test_derivatives_are_by_what_is_reported(mode):
@@ -164,6 +165,7 @@ def test_scaled_and_relative():
         zero.scaled()
 
 
+@pytest.mark.long
 def test_linear_propagation_beside_monte_carlo():
     """Deviations of 0.5 %: both agree within four standard errors of a deviation, 1/√(2n)."""
     deviations = {name: 0.005 * value for name, value in VALUES.items()}

@@ -181,6 +181,7 @@ def test_a_killed_sweep_goes_on(tmp_path):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "message"),
     [

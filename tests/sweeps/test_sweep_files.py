@@ -91,6 +91,7 @@ def test_checksums_bind_chunks_to_their_sweep(tmp_path):
             assert kept.load([0]) == {}
 
 
+@pytest.mark.long
 def test_chunks_without_checksum_are_computed_again(tmp_path):
     """Files of an earlier version are netCDF without a checksum."""
     options = {"chunk": 4, "dims": DIMS, "folder": tmp_path, "progress": False}

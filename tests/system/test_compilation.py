@@ -51,6 +51,7 @@ def test_long_chains_compile(formulation, n):
     assert time.process_time() - began < 10.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS), ids=name_of)
 def test_new_numbers_do_not_retrace(formulation):
     model = chain(2)

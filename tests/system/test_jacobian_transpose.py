@@ -72,6 +72,7 @@ def momentum_rate(system, state):
     return along_the_motion(system, state, lambda y: mbd.momentum(system, T, y))
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 @each_formulation
 def test_forces_among_bodies_keep_the_momentum(formulation):

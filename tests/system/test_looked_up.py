@@ -52,6 +52,7 @@ def test_accelerations_are_generated_code(kind):
     assert abs(found[1][1]) > 0.1  # By time.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [9, 33])
 def test_code_is_generated_for_motions_along_short_splines(n):
     pytest.importorskip("llvmlite")

@@ -170,6 +170,7 @@ def test_two_floating_bodies_on_a_rod_float_both():
     assert cycles(mechanism) == {"rod": ("a", "b")}
 
 
+@pytest.mark.long
 def test_ladders_of_any_length_are_one_block():
     """Many loops that share joints with their neighbours."""
     n = 100

@@ -164,6 +164,7 @@ def test_float32_sees_the_same():
         assert (found.n_redundant, found.singular, found.closes) == (7, is_singular, True)
 
 
+@pytest.mark.long
 def test_joints_that_have_drifted_apart_are_closed_first():
     """Open by a little, no row would repeat another one."""
     system = mbd.formulate(FOUR_BAR, MAXIMAL)
@@ -211,6 +212,7 @@ def test_couplings_take_freedoms():
     assert (found.dof, found.n_redundant) == (1, 6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", [JOINT, MAXIMAL], ids=models.name_of)
 def test_rolling_leaves_more_positions_than_velocities(formulation):
     disc = mbd.inertia.cylinder(1.0, 0.5, 0.1, axis=(0, 1, 0))

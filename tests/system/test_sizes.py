@@ -30,6 +30,7 @@ def chain(size=1.0, place=0.0, mass=1.0):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", FORMULATIONS, ids=lambda x: type(x).__name__)
 def test_the_size_is_the_largest_distance_from_the_middle(formulation):
     """Of two frames each at 0 and -0.5, and of centres of mass at -0.25 and -0.75."""

@@ -122,6 +122,7 @@ def test_nonholonomic_rows_can_be_omitted():
     assert np.abs(G[holonomic] @ P).max() < 1e-15
 
 
+@pytest.mark.long
 def test_coupling_to_states_of_a_motor():
     """Torque k_t i and ż = (-R i - k_e v)/L of a motor on one hinge."""
     motor = forces.DCMotor("hinge", 0.3, voltage=0.0, resistance=2.0, inductance=0.5)

@@ -121,6 +121,7 @@ def test_braking_distance(relaxation):
     assert np.max(np.abs(states.v[-1])) < 2e-2
 
 
+@pytest.mark.long
 def test_a_free_wheel_rolls_without_longitudinal_force():
     """And keeps its speed, also where it is driven at first."""
     system = mbd.formulate(quarter(2e5, 0.8), mbd.JointCoordinates())

@@ -17,6 +17,7 @@ LAWS = {
 every_law = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 
 
+@pytest.mark.long
 @every_law
 def test_slope_at_zero_and_sliding(law):
     """The slope at zero slip is the slip stiffness, and slip is resisted, at most by friction."""

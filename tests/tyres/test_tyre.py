@@ -109,6 +109,7 @@ def _rates(X, V):
     return jax.vmap(mbd.lie.se3.rate)(X, V)
 
 
+@pytest.mark.long
 def test_planes_are_met_like_a_half_space(wrench):
     """Terrain that is a slope, and the half space of a frame that is inclined as much."""
     slope = contact.Slope([0.2, -0.1], 0.03)

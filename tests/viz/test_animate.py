@@ -63,6 +63,7 @@ def test_bodies_are_where_the_motion_has_them(swing):
     np.testing.assert_allclose(poses[:, :3, :3], swing.frames["rod"].R, atol=1e-6)
 
 
+@pytest.mark.long
 def test_springs_end_at_their_frames(swing):
     series = named(swing.animate(fps=20), "spring").model_matrix
     poses = np.stack([series[t] for t in sorted(series, key=float)])
@@ -129,6 +130,7 @@ def test_a_disc_that_rolls_is_a_disc():
     assert np.abs(points[:, 1]).max() < 0.05
 
 
+@pytest.mark.long
 def test_contacts_are_shapes_and_arrows():
     """A ball of 1 kg that rests: one shape on each side, and an arrow upwards from the floor."""
     contact = mbd.contact
@@ -152,6 +154,7 @@ def test_contacts_are_shapes_and_arrows():
     np.testing.assert_allclose(pose[:2, 2], 0.0, atol=1e-6)
 
 
+@pytest.mark.long
 def test_tyres_are_wheels_and_arrows():
     """One that rests: a disc, the road once, and an arrow upwards; no line between their frames."""
     across = mbd.Frame("wheel", R=np.array([[1.0, 0, 0], [0, 0, 1.0], [0, -1.0, 0]]))

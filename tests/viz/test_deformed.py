@@ -158,6 +158,7 @@ def test_stress_colours_the_surface_of_a_mesh():
     assert mesh.color_range[0] == 0.0
 
 
+@pytest.mark.long
 def test_a_body_without_a_skin_is_rods_between_its_nodes():
     """From its first node to the others, that follow the deformation."""
     body = flexible.beam(

@@ -120,6 +120,7 @@ def in_pixels(figure, line) -> np.ndarray:
     return figure.axes[0].transData.transform(line.get_xydata())
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 def test_bodies_joints_and_kinds_are_named(pictures):
     figure = pictures["four-bar"]

@@ -43,6 +43,7 @@ def test_fast_turns_do_not_swing_over():
     np.testing.assert_allclose(angle, np.linspace(0.0, 0.8, 11), atol=1e-12)
 
 
+@pytest.mark.long
 def test_frames_off_the_axis_of_fast_turns_stay_between_their_positions():
     """Their velocity times the interval is much longer than their way."""
     model = mbd.Model({"wheel": inertia.sphere(1.0, 0.1)})

@@ -81,6 +81,7 @@ def test_a_plain_picture(pendulum, tmp_path):
     assert axes.get_xlim()[1] > 0.5
 
 
+@pytest.mark.long
 def test_a_robot_from_a_file(tmp_path):
     path = tmp_path / "arm.urdf"
     path.write_text(ROBOT)

@@ -66,6 +66,7 @@ def test_one_pose_is_solid_and_the_others_are_faint(slide):
     assert columns(first, faint=False) == [pytest.approx(faint[0], abs=3)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -88,6 +89,7 @@ def test_a_batch_is_an_error(slide):
         batch.snapshots()
 
 
+@pytest.mark.long
 def test_a_mode_swings_to_both_sides():
     """The operating point is solid, in the middle of the faint poses."""
     modes = mbd.linearize(block().with_(forces={"push": None})).modes()
@@ -100,6 +102,7 @@ def test_a_mode_swings_to_both_sides():
         modes.snapshots(1)
 
 
+@pytest.mark.long
 def test_equilibria_of_a_path_are_a_motion():
     path = mbd.load_path(block(), {"rail": 0.1}, "push", [1.0, 2.0])
     motion = path.motion(block())
@@ -110,6 +113,7 @@ def test_equilibria_of_a_path_are_a_motion():
         path.motion(other)
 
 
+@pytest.mark.long
 def test_a_distance_is_drawn_as_a_rod(slide):
     links = {
         "rail": joints.Prismatic(mbd.ground, "block", axis=(1, 0, 0)),
