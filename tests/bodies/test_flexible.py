@@ -483,6 +483,7 @@ def test_frames_name_nodes():
         mbd.Model({"rod": rigid}, {"hinge": hinge})
 
 
+@pytest.mark.long
 def test_values_are_checked():
     body = slim()
     for match, where, value in (

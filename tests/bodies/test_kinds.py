@@ -199,6 +199,7 @@ def test_schemes_of_rigid_bodies_refuse_others():
         mbd.rollout(system, moving(system), 1e-2, 1, mbd.EnergyMomentum())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0, 1e3])
 def test_bodies_of_any_size_are_possible(size):
     """Moments of inertia and the unit of modal masses may be many decades apart."""

@@ -83,6 +83,7 @@ def test_slides_on_the_stribeck_curve():
     np.testing.assert_allclose(v[-1], 0.2 / VISCOUS, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_hysteresis_before_sliding():
     """The loop between ±F is -F_s/σ₀ ln(1 - (F/F_s)²) wide at zero load, if the load is slow."""
     part = 0.7

@@ -138,6 +138,7 @@ def test_problems_come_back(integrator, tmp_path):
             assert np.array_equal(np.asarray(a), np.asarray(b)), name
 
 
+@pytest.mark.long
 def test_what_files_cannot_hold(tmp_path):
     problem = mbd.Problem(pendulum(), records(), {"k": lambda m: m.forces["spring"].stiffness})
     search = Search(LevenbergMarquardt(), 1, 0.3, 0)

@@ -95,6 +95,7 @@ def test_truth_lies_within_the_standard_errors(fitted):
     assert "friction" in str(fitted)
 
 
+@pytest.mark.long
 def test_robust_errors_are_about_the_same_where_noise_is_white(fitted):
     np.testing.assert_allclose(fitted.robust_errors, fitted.standard_errors, rtol=0.3)
     assert "use the robust errors" not in str(fitted)
@@ -123,6 +124,7 @@ def test_robust_errors_are_larger_where_noise_is_correlated(tmp_path):
     assert all(f"<td>{x}</td>" in page for x in shown)
 
 
+@pytest.mark.long
 def test_intervals_are_student_s(fitted):
     lower, upper = fitted.interval("friction")
     assert lower < 0.1 < upper
@@ -155,6 +157,7 @@ def test_a_report_needs_no_network(fitted, tmp_path):
     assert f"{errors['hinge']:.4g}" in page
 
 
+@pytest.mark.long
 def test_convergence_is_kept(fitted):
     (costs,) = fitted.costs
     assert len(costs) == fitted.n_steps

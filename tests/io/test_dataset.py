@@ -109,6 +109,7 @@ def test_units(dataset):
     assert all(variable.attrs["long_name"] for variable in dataset.data_vars.values())
 
 
+@pytest.mark.long
 def test_energy_momentum_and_provenance(fall, dataset):
     ended = fall.finite()
     np.testing.assert_array_equal(dataset.total_energy, ended.energy.total)
@@ -119,6 +120,7 @@ def test_energy_momentum_and_provenance(fall, dataset):
     assert dataset.attrs["jaxmbd_version"]
 
 
+@pytest.mark.long
 def test_errors(fall):
     with pytest.raises(mbd.ModelError, match="batch of motions"):
         jax.tree.map(lambda x: x[None] if eqx.is_array(x) else x, fall).to_xarray()

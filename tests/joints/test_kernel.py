@@ -118,6 +118,7 @@ def test_frames_coincide_at_zero(kind):
     zero(findings(kind)["home"])
 
 
+@pytest.mark.long
 @every_kind
 def test_the_pose_between_two_bodies_contains_that_of_the_joint(kind):
     zero(findings(kind)["between"])

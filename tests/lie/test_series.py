@@ -19,6 +19,7 @@ def exact(x: float, first: int) -> float:
     return float(sum((-x) ** k / math.factorial(2 * k + first) for k in range(60)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(4), ids=lambda first: FUNCTIONS[first].__name__)
 def test_values_on_both_sides_of_the_switch(first):
     x = np.array([0.0, 1e-300, 1e-12, 0.1, np.nextafter(1.0, 0.0), 1.0, 1.7, 9.0, 30.0])

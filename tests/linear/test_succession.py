@@ -40,6 +40,7 @@ def unordered_calls(text: str) -> tuple[int, list[tuple[str, str]]]:
     return n_calls, unordered
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 def test_values_and_derivatives():
     for dtype in (jnp.float32, jnp.float64):

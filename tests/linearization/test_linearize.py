@@ -316,6 +316,7 @@ MISUSES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("message", MISUSES)
 def test_misuse(message, cart_system):
     with pytest.raises(ModelError, match=message):

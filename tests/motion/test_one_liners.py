@@ -82,6 +82,7 @@ def test_times_under_jit(system, motion):
         jax.eval_shape(interval, T1)
 
 
+@pytest.mark.long
 def test_a_compiled_simulation_returns_the_trajectory_once(system):
     def run(angle):
         return eqx.filter(mbd.simulate(system, {"hinge": angle}, t1=T1, dt=DT), eqx.is_array)
@@ -97,6 +98,7 @@ def test_raw_has_the_saved_states(motion):
     assert motion.raw.ys.q is motion.states.q
 
 
+@pytest.mark.long
 def test_reactions_over_time(system, motion):
     last = jax.tree.map(lambda x: x[-1], motion.states)
     expected = mbd.reactions(system, motion.ts[-1], last)["hinge"]

@@ -142,6 +142,7 @@ def test_several_joints_of_a_body_and_all_that_a_joint_has():
     assert difference_from_mujoco(model) < TOLERANCE
 
 
+@pytest.mark.long
 def test_a_joint_towards_the_ground_and_a_loop():
     """The axis turns round; the joint that closes the loop is an equality constraint."""
     rod = mbd.inertia.shifted(mbd.inertia.rod(1.0, 1.0), [0.5, 0, 0])

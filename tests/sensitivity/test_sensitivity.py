@@ -199,6 +199,7 @@ def a_fit(**changes):
     return fit
 
 
+@pytest.mark.long
 def test_a_fit_brings_its_covariance():
     fit = a_fit()
     uncertain = found().propagate(fit, ignore=["bias"])

@@ -263,6 +263,7 @@ def test_unfinished_files(tmp_path):
     assert left == {"manifest.json", "other.part", "chunk_000002.nc.host.3.4.part"}
 
 
+@pytest.mark.long
 def test_jobs_share_a_folder(tmp_path, capsys):
     options = {"chunk": 4, "dims": DIMS, "folder": tmp_path}
     first = mbd.sweep(swing, scenarios(), part=(0, 2), progress=False, **options)

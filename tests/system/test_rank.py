@@ -174,6 +174,7 @@ def test_joints_that_have_drifted_apart_are_closed_first():
     assert (found.rank, found.generic_rank, found.closes) == (17, 17, True)
 
 
+@pytest.mark.long
 def test_joints_that_cannot_be_closed():
     short = linkages.four_bar()
     bars = short["bars"] | {"coupler": ((0.3, 0, 0.4), (0.4, 0, 0.4))}

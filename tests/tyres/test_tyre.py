@@ -13,6 +13,7 @@ LOAD = 4000.0
 TIME = jnp.zeros(())
 
 
+@pytest.mark.long
 def test_a_wheel_deflects_by_its_weight():
     """Static deflection F / k, in contact without slip: nothing else acts."""
     model = models.wheel(models.tyre())

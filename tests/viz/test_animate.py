@@ -75,6 +75,7 @@ def test_springs_end_at_their_frames(swing):
     )
 
 
+@pytest.mark.long
 def test_grid_and_camera_take_in_the_whole_motion(swing, plot):
     low, high = np.asarray(plot.grid[:3]), np.asarray(plot.grid[3:])
     seen = np.concatenate([swing.frames[name].p for name in ("cart", "rod", "tip")])
@@ -226,6 +227,7 @@ def test_errors(swing, tmp_path):
         jax.tree.map(lambda x: x[None], swing).animate()
 
 
+@pytest.mark.long
 def test_other_forces_between_frames_are_lines_and_views_may_be_from_above(swing):
     class Cord(forces.abstract.AbstractFrameForce):
         a: Frame

@@ -139,6 +139,7 @@ def test_bodies_joints_and_kinds_are_named(pictures):
     assert drawn["joint left label"].get_text() == "left · Revolute"
 
 
+@pytest.mark.long
 def test_joints_that_close_loops_are_dashed_curves_of_another_colour(pictures):
     drawn = artists(pictures["platform"])
     hips = [drawn[f"joint hip{k}"] for k in (1, 2, 3)]
@@ -156,6 +157,7 @@ def test_joints_that_close_loops_are_dashed_curves_of_another_colour(pictures):
     assert legend(pictures["pendulum"]) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_hides_anything(pictures, name):
     """Boxes and labels as they are rendered neither overlap nor leave the figure, and no curve or
@@ -178,6 +180,7 @@ def test_nothing_hides_anything(pictures, name):
             assert own or not np.any(passes), f"{line.get_gid()} under {who}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_no_two_bodies_at_one_place(pictures, name):
     model, drawn = MODELS[name], artists(pictures[name])
@@ -190,6 +193,7 @@ def test_no_two_bodies_at_one_place(pictures, name):
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tree of 20", "chain", "platform"])
 def test_lines_run_from_parent_to_child(pictures, name):
     """To the right from column to column, or downwards where the picture would be too wide."""
@@ -216,6 +220,7 @@ def test_lines_run_from_parent_to_child(pictures, name):
         assert all(len(found) == 1 for found in starts.values())
 
 
+@pytest.mark.long
 def test_parallel_joints_are_apart(pictures):
     drawn = artists(pictures["door"])
     middles = []
@@ -231,6 +236,7 @@ def test_parallel_joints_are_apart(pictures):
     ]
 
 
+@pytest.mark.long
 def test_couplings_are_dotted_from_label_to_label(pictures):
     figure = pictures["machine"]
     drawn, boxes = artists(figure), extents(figure)
@@ -247,6 +253,7 @@ def test_couplings_are_dotted_from_label_to_label(pictures):
     assert "coupling" in legend(figure)
 
 
+@pytest.mark.long
 def test_floating_bodies_are_marked(pictures):
     drawn = artists(pictures["machine"])
     assert "joint drone" not in drawn
@@ -256,11 +263,13 @@ def test_floating_bodies_are_marked(pictures):
     assert "floating body" in legend(pictures["machine"])
 
 
+@pytest.mark.long
 def test_driven_joints_say_so(pictures):
     assert "leg2 · Prismatic, driven" in texts(pictures["hexapod"])
     assert "leg3 · Prismatic" in texts(pictures["hexapod"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()])
 def test_a_system_looks_like_its_model(pictures, formulation):
     figure = plot_graph(mbd.formulate(MODELS["four-bar"], formulation))
@@ -285,6 +294,7 @@ def test_a_long_chain_fits_into_a_picture():
     assert all(above.y0 > below.y1 for above, below in itertools.pairwise(boxes))
 
 
+@pytest.mark.long
 def test_a_notebook_shows_it_and_pyplot_does_not_know_it(pictures):
     assert pictures["four-bar"]._repr_png_().startswith(b"\x89PNG")
     pyplot = sys.modules.get("matplotlib.pyplot")

@@ -37,6 +37,7 @@ def pendulum():
     return mbd.Model(model.bodies, model.joints, {**model.forces, "stop": stop})
 
 
+@pytest.mark.long
 def test_a_slider_moves_the_picture(pendulum):
     box = mbd.show(pendulum, {"jlink0000": 0.2}, widgets=True)
     plot, slider, message = box.children
@@ -90,6 +91,7 @@ def test_a_robot_from_a_file(tmp_path):
     assert (slider.min, slider.max) == (-1.0, 2.0)
 
 
+@pytest.mark.long
 @pytest.mark.peers
 def test_a_model_of_mujoco_from_a_file(tmp_path):
     path = tmp_path / "arm.xml"

@@ -55,6 +55,7 @@ def columns(image: np.ndarray, faint: bool) -> list[int]:
     return [int(group.mean()) for group in groups if len(group)]
 
 
+@pytest.mark.long
 def test_one_pose_is_solid_and_the_others_are_faint(slide):
     """Visuals of trimesh, at equal distances, the solid one where it was asked for."""
     options = {"visuals": {"block": [green()]}, "view": (0, -1, 0.01), "size": (400, 200)}
