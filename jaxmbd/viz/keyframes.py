@@ -122,9 +122,11 @@ def _between_rows(
     moving = (X.p[:, bodies], X.R[:, bodies], V[:, bodies], *elastic)
     start, end = (jax.tree.map(lambda x, s=s: x[s], moving) for s in steps)
     before, after = saved[steps[0]], saved[steps[1]]
-    return of_rows(
-        lambda *row: _drawn(mechanism, *row, deformation), start, end, after - before, ts - before
-    )
+
+    def drawn(start: tuple, end: tuple, h: Array, t: Array) -> tuple[Pose, Array]:
+        return _drawn(mechanism, start, end, h, t, deformation)
+
+    return of_rows(drawn, start, end, after - before, ts - before)
 
 
 @kernel
