@@ -410,7 +410,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             of_F, of_M = (IndexSet.of(x).take(moves.T)[:, None] for x in bodies)
             rows = jnp.where(of_M & ~of_F, jax.vmap(powers)(M, D), 0.0)
             rows = jnp.where(of_F & ~of_M, -jax.vmap(powers)(F, D), rows)
-            parts.append(rows.reshape(-1, self.nv))
+            parts.append(rows.reshape(rows.shape[0] * rows.shape[1], self.nv))
         return jnp.concatenate([*parts, constraints.coordinate_jacobian(self, c)])
 
     def own_sizes_of_possible_zeros(
