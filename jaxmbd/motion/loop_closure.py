@@ -121,6 +121,8 @@ def closed(
     q, is_open, angles = _newton(system, t, start, held)
     if not is_concrete(is_open):
         return _judged(system, q, is_open, angles)
+    if not is_open:  # A long way leaves rounding errors, which are residuals to the next search.
+        q, is_open, angles = _newton(system, t, q, held)
     if is_open or np.any(constraints.is_reversed(on_host(angles))):
         near = _approach(system, t, start, held, ())
         q, still_open, after = _newton(system, t, near, held)
@@ -402,14 +404,8 @@ def _approach(
     """
     if not sought:
         return system.retract(start, _descend(system, t, start, held, sought, jnp.array(False)))
-    c = system.configuration(t, start)
-    scale = _scales(system, c, sizes.scales_at(system, t, start), held)
-    residuals = _residuals(system, c, held), _misses(c, sought)
-    small = (
-        sizes.rounding_part(c, residuals[0], scale),
-        sizes.rounding_part(c, residuals[1], target_scales(system, c, sought)),
-    )
-    satisfied = jnp.all(jnp.concatenate(residuals) == jnp.concatenate(small))
+    own = sizes.scales_at(system, t, start)
+    satisfied, small = _at_start(system, t, start, held, sought, own)
     delta = jnp.where(satisfied, 0.0, _descend(system, t, start, held, sought, satisfied))
     return system.retract(start, _nearest(system, t, start, held, sought, delta, small))
 
@@ -498,6 +494,27 @@ def _nearest(
     is_found = (solution.result == optx.RESULTS.successful) & is_near & is_better
     delta = jnp.where(is_found, found, near)
     return _differentiable_if(is_found, delta, ", ".join(repr(x.name) for x in sought))
+
+
+@kernel
+def _at_start(
+    system: AbstractSystem,
+    t: Time,
+    start: Coordinates,
+    held: Targets,
+    sought: Targets,
+    own: Float[Array, "ng"],
+) -> tuple[Bool[Array, ""], tuple[Float[Array, "m"], Float[Array, "n"]]]:
+    """Whether all residuals and misses are rounding errors, and their parts that are."""
+    # With the bits of `_parts`: what is left of rounding errors would be divided by √ε.
+    c = system.configuration(t, system.retract(start, jnp.zeros(system.nv, start.dtype)))
+    residuals, misses = _residuals(system, c, held), _misses(c, sought)
+    small = (
+        sizes.rounding_part(c, residuals, _scales(system, c, own, held)),
+        sizes.rounding_part(c, misses, target_scales(system, c, sought)),
+    )
+    satisfied = jnp.concatenate([residuals, misses]) == jnp.concatenate(small)
+    return jnp.all(satisfied), small
 
 
 @kernel
