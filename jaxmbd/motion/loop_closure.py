@@ -447,7 +447,7 @@ def _misfits(
     held: Targets,
     sought: Targets,
 ) -> Float[Array, "n"]:
-    """What `_descend` minimizes: residuals, misalignments and weighted misses of sought values."""
+    """Residuals, misalignments and weighted misses of sought values, for `_descend`."""
     c = system.configuration(t, system.retract(start, delta))
     turned = [x.ravel() for x in constraints.misalignments(system, c)]
     return jnp.concatenate([_residuals(system, c, held), *turned, WEAK * _misses(c, sought)])
@@ -505,7 +505,7 @@ def _at_start(
     sought: Targets,
     own: Float[Array, "ng"],
 ) -> tuple[Bool[Array, ""], tuple[Float[Array, "m"], Float[Array, "n"]]]:
-    """Whether all residuals and misses are rounding errors, and their parts that are."""
+    """True if all residuals and misses are rounding errors, and the parts of them that are."""
     # With the bits of `_parts`: what is left of rounding errors would be divided by √ε.
     c = system.configuration(t, system.retract(start, jnp.zeros(system.nv, start.dtype)))
     residuals, misses = _residuals(system, c, held), _misses(c, sought)

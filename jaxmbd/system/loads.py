@@ -1,5 +1,6 @@
 """Loads of all elements, their generalized forces, potentials, state rates and contacts."""
 
+from collections.abc import Callable
 from functools import singledispatch
 from typing import Any, TypeVar
 
@@ -262,16 +263,7 @@ def contacts(system: AbstractSystem, t: float | Time, state: State) -> dict[str,
 @stored
 @kernel
 def _contacts(system: AbstractSystem, t: Time, state: State) -> dict[str, ContactPoints]:
-    c = system.configuration(t, state.q, state.z)
-    motion, by_name = Motion(c, state.v), {}
-    for group in system.mechanism.elements:
-        if not (isinstance(group, FrameElements) and isinstance(group.element, Contact)):
-            continue
-        args = *group.positions(c), *group.velocities(motion), group.states(c.z)
-        points = jax.vmap(lambda contact, *args: contact.at_points(*args))(group.element, *args)
-        for row, name in enumerate(group.names):
-            by_name[name] = jax.tree.map(lambda x, row=row: x[row], points)
-    return by_name
+    return _by_name(system, t, state, Contact, lambda contact, *args: contact.at_points(*args))
 
 
 def tyre_contacts(system: AbstractSystem, t: float | Time, state: State) -> dict[str, TyreContact]:
@@ -282,13 +274,20 @@ def tyre_contacts(system: AbstractSystem, t: float | Time, state: State) -> dict
 @stored
 @kernel
 def _tyre_contacts(system: AbstractSystem, t: Time, state: State) -> dict[str, TyreContact]:
+    return _by_name(system, t, state, Tyre, lambda tyre, *args: tyre.at_contact(*args))
+
+
+def _by_name(
+    system: AbstractSystem, t: Time, state: State, kind: type, evaluate: Callable[..., Any]
+) -> dict[str, Any]:
+    """`evaluate` of all elements between frames of one kind, with their arguments at a state."""
     c = system.configuration(t, state.q, state.z)
     motion, by_name = Motion(c, state.v), {}
     for group in system.mechanism.elements:
-        if not (isinstance(group, FrameElements) and isinstance(group.element, Tyre)):
+        if not (isinstance(group, FrameElements) and isinstance(group.element, kind)):
             continue
         args = *group.positions(c), *group.velocities(motion), group.states(c.z)
-        found = jax.vmap(lambda tyre, *args: tyre.at_contact(*args))(group.element, *args)
+        found = jax.vmap(evaluate)(group.element, *args)
         for row, name in enumerate(group.names):
             by_name[name] = jax.tree.map(lambda x, row=row: x[row], found)
     return by_name

@@ -210,7 +210,7 @@ def paint(
         return
     parts = zip(*(_triangles(drawing, i, eye, limits) for drawing in drawn), strict=True)
     flat, depth, color = (np.concatenate(x) for x in parts)
-    # Most triangles of terrain are beside the picture, or far away.
+    # Most triangles of wide terrain are beside the picture.
     inside = np.all((flat.max(axis=1) >= 0) & (flat.min(axis=1) < picture.size), axis=1)
     order = np.flatnonzero(inside)[np.argsort(-depth[inside])]
     draw = ImageDraw.Draw(picture, "RGBA")

@@ -381,9 +381,9 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         return c.at_ports(velocity_product_twists(c, v))
 
     def own_jacobian(self, c: JointConfiguration) -> Float[Array, "ng nv"] | None:
-        """Of a unit multiplier, the power of the wrenches on the two bodies of a joint.
+        """Powers of the wrenches of unit multipliers on the two bodies of each joint.
 
-        Velocities that move both bodies have no part in it.
+        Entries of velocities that move both bodies are zero.
         """
         mechanism = self.mechanism
         if mechanism.n_elastic > 0:
