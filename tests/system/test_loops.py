@@ -1,5 +1,6 @@
 """The joint graph with loops: where they are cut, and which of them are independent."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -7,6 +8,7 @@ import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
 from jaxmbd.mechanism.loops import Block, blocks, cycles
 from jaxmbd.mechanism.lowering import lower
+from jaxmbd.system import constraints
 from tests import models
 from tests.system import linkages
 
@@ -168,6 +170,16 @@ def test_two_floating_bodies_on_a_rod_float_both():
     mechanism = lower(mbd.Model({"a": ball, "b": ball}, rod))
     assert mechanism.topology.floating == ("a", "b")
     assert cycles(mechanism) == {"rod": ("a", "b")}
+
+
+@pytest.mark.parametrize("cut", [(), ("left",), ("crank pin", "next right")])
+def test_jacobian_is_the_transpose_of_the_velocity_maps(cut):
+    """Of loops within a branch and between branches, also where joints are open."""
+    system = mbd.formulate(linkages.hinged(**six_bar()), mbd.JointCoordinates(cut))
+    q = jnp.asarray(np.random.default_rng(0).normal(size=system.nq))
+    c = system.configuration(jnp.zeros(()), q)
+    G = constraints.jacobian(system, c)
+    np.testing.assert_allclose(G, constraints.general_jacobian(system, c), rtol=0, atol=1e-14)
 
 
 @pytest.mark.long
