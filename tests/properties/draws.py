@@ -107,7 +107,8 @@ def draw(name, masses, k, disagreement=0.0, units="SI units", at_zero=False):
     if len(G):
         _, sigma, directions = np.linalg.svd(G * size)
         held = directions[: len(sigma)][sigma > 1e-9]
-        v = v - size * (held.T @ (held @ (v / size)))
+        for _ in range(2):  # The second time from rounding errors, where little is left of v.
+            v = v - size * (held.T @ (held @ (v / size)))
     found = Draw(*parts, 0.0 * v if at_zero else v, system, Units())
     if not template.driven and units == "SI units":
         return found

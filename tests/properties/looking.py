@@ -106,7 +106,7 @@ def look(system, state):
         "length": length,
         # How far G v̇ + γ is from zero, and what it is small against.
         "miss": jnp.abs(G @ vdot + gamma),
-        "miss scale": length * size + motion.noise(c, vdot),
+        "miss scale": length * size + constraints.noise(system, c, motion, vdot),
         # How far the energy's rate is from the power of what has no potential.
         "unexplained power": gain - power + lam @ by_time,
         "power scale": jnp.abs(v) @ terms
