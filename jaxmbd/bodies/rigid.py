@@ -83,7 +83,8 @@ class RigidBody(AbstractBody):
     def inequalities(self) -> dict[str, AbstractBody]:
         """A positive mass, and positive second moments of mass ½ tr J - aᵀ J a along the principal
         axes a: the triangle inequalities of the principal moments."""
-        J = np.asarray(self.symmetric_inertia(), dtype=float)
+        J = np.asarray(self.inertia, dtype=float)
+        J = 0.5 * (J + J.T)
         moments, axes = np.linalg.eigh(J)
         result = {"mass > 0": self._coefficients(mass=np.ones_like(self.mass))}
         for i, axis in enumerate(axes.T):

@@ -6,9 +6,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from ..mechanism.groups import group_by
+from ..model.values import all_concrete, as_jax, is_concrete, on_host
 from ..signals import Samples
 from .experiment import Experiment, RecordName
 
@@ -32,7 +34,11 @@ class Batch(eqx.Module):
 
     def record(self, i: int) -> Experiment:
         """One of the records, padded."""
-        return jax.tree.map(lambda x: x[i], self.experiments)
+
+        def row(x: Array) -> Array:
+            return as_jax(on_host(x)[i])
+
+        return jax.tree.map(row, self.experiments)
 
 
 def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
@@ -48,12 +54,18 @@ def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
 
     return tuple(
         Batch(
-            jax.tree.map(lambda *x: jnp.stack(x), *[e for _, e in members]),
+            jax.tree.map(_stacked, *[e for _, e in members]),
             tuple(i for i, _ in members),
             tuple(e.label for _, e in members),
         )
         for members in group_by(padded, key=kind)
     )
+
+
+def _stacked(*arrays: Any) -> Array:
+    if all_concrete(arrays):
+        return as_jax(np.stack(arrays))  # Nothing is compiled.
+    return jnp.stack(arrays)
 
 
 def _given(experiment: Experiment) -> tuple[Any, Any]:
@@ -69,11 +81,12 @@ def _pad(experiment: Experiment, length: int, longest: int) -> Experiment:
     """A record of a number of readings, with a number of samples of each sampled signal."""
     n = experiment.ts.shape[0]
     readings = experiment.measurements
-    valid = {k: experiment.valid.get(k, jnp.ones(x.shape, bool)) for k, x in readings.items()}
+    valid = {k: experiment.valid.get(k, np.ones(x.shape, bool)) for k, x in readings.items()}
 
     def extend(x: Array) -> Array:
         more = [(0, length - n), *[(0, 0)] * (x.ndim - 1)]
-        return jnp.pad(x, more) if x.dtype == bool else jnp.pad(x, more, mode="edge")
+        library = np if is_concrete(x) else jnp
+        return library.pad(x, more) if x.dtype == bool else library.pad(x, more, mode="edge")
 
     def sampled(x: Any) -> Any:
         return x.extended(longest) if _is_samples(x) and x.ts.shape[0] < longest else x

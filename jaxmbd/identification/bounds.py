@@ -15,9 +15,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool, Float
 
-from .multistart import Linearization
 from .parameters import Free, Parameter, Selected, Subject
-from .residuals import Confinement
+from .residuals import Confinement, Linearization
 
 # Largest distance to a bound, as a part of the step that crosses it, and of the terms of an
 # inequality: steps end when they change free numbers by 1e-6.

@@ -29,10 +29,9 @@ from .delay_checks import Comparison, compared
 from .delays import components, smooth
 from .experiment import Experiment
 from .joint_order import joint_order
-from .multistart import linearize
 from .problem import Options, Problem, as_problem
 from .records import AnyRecord, split_experiments
-from .residuals import Residuals
+from .residuals import Residuals, linearize
 from .statistics import NAMED_SHARE, Statistics, statistics
 from .substeps import SHARE_OF_LARGEST
 

@@ -1,9 +1,8 @@
 """Minimizers of the sum of squared residuals."""
 
-import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,28 +11,39 @@ import numpy as np
 import optax
 import optimistix as optx
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float
 
+from ..model.values import as_jax
+from ..programs import stored
 from ..programs.progress import say
-from .residuals import Residuals
+from ..programs.tracing import nan_for_errors
+from .residuals import Linearization, Residuals, as_one, compiled, linearize_each
+
+
+class Ends(NamedTuple):
+    """Ends of minimizations from several starts, which run along the leading axis of arrays.
+
+    - `n_steps`, `results`: number of steps, and result codes.
+    - `costs`: half the sum of squares in all steps, for each start; `last`: at the ends.
+    """
+
+    unknowns: Any
+    n_steps: np.ndarray
+    results: list[optx.RESULTS]
+    costs: list[np.ndarray]
+    last: np.ndarray
 
 
 class AbstractMinimizer(eqx.Module):
-    """A minimizer of the sum of squared residuals."""
+    """A minimizer of the sum of squared residuals.
+
+    Its loop runs in Python: a step takes longer than a call of a program, and the program of a
+    whole loop would compile the motions again.
+    """
 
     @abstractmethod
-    def minimize(
-        self,
-        residuals: Residuals,
-        start: Any,
-        influence: Float[Array, "n"],
-        key: Int[Array, ""],
-    ) -> tuple[Any, Array, optx.RESULTS]:
-        """Unknowns, number of steps, and result code.
-
-        **Arguments:** `start`: first unknowns; `influence`: norms of the Jacobian's columns at
-        `start`; `key`: key for `log_cost` of half the sum of squares in every step.
-        """
+    def minimize(self, residuals: Residuals, starts: Any, first: Linearization) -> Ends:
+        """The ends from unknowns with a leading axis; `first`: linearized at the first of them."""
 
 
 class LevenbergMarquardt(AbstractMinimizer):
@@ -49,46 +59,25 @@ class LevenbergMarquardt(AbstractMinimizer):
     atol: float = 1e-6
     max_steps: int = eqx.field(default=200, static=True)
 
-    def minimize(
-        self,
-        residuals: Residuals,
-        start: Any,
-        influence: Float[Array, "n"],
-        key: Int[Array, ""],
-    ) -> tuple[Any, Array, optx.RESULTS]:
-        first, unravel = ravel_pytree(start)
-        size = jnp.asarray(residuals.size(), first.dtype)
-
-        # optimistix keeps this function, which therefore must not refer to tracers.
-        def evaluate(y: Array, args: tuple[Residuals, Array, Array]) -> Array:
-            residuals, scale, size = args
-            return residuals.flat(unravel(y / scale)) / size
-
-        scale = jnp.where(influence > 0, influence, 1.0) / size
-        solution = optx.least_squares(
-            evaluate,
-            Damped(self.rtol, self.atol, _Log(key, size)),
-            first * scale,
-            (residuals, scale, size),
-            max_steps=self.max_steps,
-            throw=False,
-        )
-        return unravel(solution.value / scale), solution.stats["num_steps"], solution.result
-
-
-class _Log(eqx.Module):
-    """Appends the cost of each step, half the sum of squares of scaled residuals, to a log."""
-
-    key: Int[Array, ""]
-    size: Float[Array, ""]
-
-    def __call__(self, **values: tuple[str, Any]) -> None:
-        n, last, now = (
-            values[name][1] for name in ("num_steps", "loss_last_accepted_step", "loss_this_step")
-        )
-        # No step was accepted before the first one.
-        cost = jnp.where(n == 0, now, last) * self.size**2
-        log_cost(self.key, cost)
+    def minimize(self, residuals: Residuals, starts: Any, first: Linearization) -> Ends:
+        state = _begun(self, residuals, starts, first.J)
+        n = len(state.y)
+        running, n_steps, costs = np.ones(n, dtype=bool), np.zeros(n, dtype=int), []
+        line = as_one(first.r, first.J) if n == 1 else linearize_each(residuals, starts)
+        for _ in range(self.max_steps):
+            state = _stepped(self, state, starts, as_jax(running), *line)
+            n_steps += running
+            costs.append(np.where(running, state.cost, np.nan))
+            _say(len(costs), state.cost)
+            running = running & ~np.asarray(state.ended)
+            if not running.any():
+                break
+            line = linearize_each(residuals, state.tried)
+        results = [jax.tree.map(lambda x, i=i: np.asarray(x)[i], state.result) for i in range(n)]
+        for i in np.flatnonzero(running):
+            results[i] = optx.RESULTS.nonlinear_max_steps_reached
+        logs = [np.array(x)[:k] for x, k in zip(np.transpose(costs), n_steps, strict=True)]
+        return Ends(state.unknowns, n_steps, results, logs, np.asarray(state.cost))
 
 
 class FirstOrder(AbstractMinimizer):
@@ -100,29 +89,40 @@ class FirstOrder(AbstractMinimizer):
     optimizer: optax.GradientTransformation
     steps: int = eqx.field(default=500, static=True)
 
-    def minimize(
-        self,
-        residuals: Residuals,
-        start: Any,
-        influence: Float[Array, "n"],
-        key: Int[Array, ""],
-    ) -> tuple[Any, Array, optx.RESULTS]:
-        def step(carry: Any, n: Array) -> tuple[Any, Array]:
-            unknowns, memory = carry
-            value, gradient = jax.value_and_grad(residuals.cost)(unknowns)
-            with jax.numpy_dtype_promotion("standard"):  # optax mixes its own types.
-                updates, memory = self.optimizer.update(gradient, memory, unknowns)
-            log_cost(key, value)
-            return (optax.apply_updates(unknowns, updates), memory), value
+    def minimize(self, residuals: Residuals, starts: Any, first: Linearization) -> Ends:
+        state, costs = (starts, _memory(self, starts)), []
+        for k in range(self.steps):
+            state, cost = compiled(_descended, residuals, self, *state)
+            costs.append(np.asarray(cost))
+            _say(k + 1, cost)
+        _, last = compiled(_descended, residuals, self, *state)
+        logs = np.reshape(costs, (self.steps, -1)).T
+        finite = np.isfinite(logs).all(axis=1)
+        success, failure = optx.RESULTS.successful, optx.RESULTS.nonlinear_divergence
+        results = [success if x else failure for x in finite]
+        return Ends(state[0], np.full(len(logs), self.steps), results, [*logs], np.asarray(last))
 
-        (unknowns, _), losses = jax.lax.scan(
-            step, (start, self.optimizer.init(start)), jnp.arange(self.steps)
-        )
-        finite = jnp.all(jnp.isfinite(losses))
-        result = optx.RESULTS.where(
-            finite, optx.RESULTS.successful, optx.RESULTS.nonlinear_divergence
-        )
-        return unknowns, jnp.asarray(self.steps), result
+
+def _say(step: int, costs: Any) -> None:
+    say(f"step {step}, half the sum of squares {np.nanmin(np.asarray(costs)):.6g}")
+
+
+@stored
+def _memory(method: FirstOrder, starts: Any) -> Any:
+    return jax.vmap(method.optimizer.init)(starts)
+
+
+def _descended(residuals: Residuals, method: FirstOrder, unknowns: Any, memory: Any) -> Any:
+    """Unknowns and the optimizer's memory after a step, and costs before it."""
+
+    def one(unknowns: Any, memory: Any) -> Any:
+        with nan_for_errors():
+            value, gradient = jax.value_and_grad(residuals.cost)(unknowns)
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes its own types.
+            updates, memory = method.optimizer.update(gradient, memory, unknowns)
+        return (optax.apply_updates(unknowns, updates), memory), value
+
+    return jax.vmap(one)(unknowns, memory)
 
 
 # Levenberg and Marquardt's damped steps, by one factorization of each Jacobian --------------------
@@ -174,46 +174,103 @@ class Damped(optx.AbstractGaussNewton):
 
     rtol: float
     atol: float
-    verbose: Callable[..., None]
     norm: Callable[..., Any]
     descent: MarquardtDescent
     search: optx.ClassicalTrustRegion
 
-    def __init__(self, rtol: float, atol: float, verbose: Callable[..., None]):
-        self.rtol, self.atol, self.verbose = rtol, atol, verbose
+    def __init__(self, rtol: float, atol: float):
+        self.rtol, self.atol = rtol, atol
         self.norm = optx.max_norm
         self.descent = MarquardtDescent()
         self.search = optx.ClassicalTrustRegion(
             high_cutoff=0.75, low_cutoff=0.01, high_constant=10.0, low_constant=0.25
         )
 
-
-# Log of the cost in every step of a compiled minimization -----------------------------------------
-
-_costs: dict[int, list[float]] = {}
-_keys = itertools.count()
+    def verbose(self, **_: Any) -> None:
+        """Steps are said by the loop."""
 
 
-def open_logs(n: int) -> np.ndarray:
-    """Open logs of n minimizations; return their keys, for `log_cost` and `close_logs`."""
-    keys = [next(_keys) for _ in range(n)]
-    _costs.update({key: [] for key in keys})
-    return np.asarray(keys, dtype=np.int32)
+class _Search(eqx.Module):
+    """Minimizations after a step, along a leading axis.
+
+    - `y`, `memory`: the solver's unknowns, in multiples of `scale`, and leaves of its state.
+    - `next`, `tried`: where residuals are needed next, in the solver's unknowns and in those of the
+      fit; `unknowns`: those so far.
+    - `cost`: half the sum of squares so far; `ended`, `result`: whether and how it ended.
+    """
+
+    y: Float[Array, "s n"]
+    memory: list[Array]
+    next: Float[Array, "s n"]
+    tried: Any
+    unknowns: Any
+    cost: Float[Array, "s"]
+    ended: Bool[Array, "s"]
+    result: optx.RESULTS
+    scale: Float[Array, "n"]
+    size: Float[Array, ""]
 
 
-def log_cost(key: Int[Array, ""], cost: Float[Array, ""]) -> None:
-    """Append a traced cost to a log, in the order of steps."""
-    jax.debug.callback(_append, key, cost)
+@stored
+def _begun(
+    method: LevenbergMarquardt, residuals: Residuals, starts: Any, J: Float[Array, "m n"]
+) -> _Search:
+    """The state before the first step."""
+    first = jax.vmap(lambda x: ravel_pytree(x)[0])(starts)
+    influence = jnp.linalg.norm(J, axis=0)
+    size = jnp.asarray(residuals.size(), first.dtype)
+    scale = jnp.where(influence > 0, influence, 1.0) / size
+    solver, r = Damped(method.rtol, method.atol), jnp.zeros_like(J[:, 0])
+
+    def begin(x: Array, unknowns: Any) -> _Search:
+        y = x * scale
+        state = solver.init(_line(y, r, J), y, None, {}, r, None, frozenset())
+        memory = jax.tree.leaves(eqx.filter(state, eqx.is_array))
+        start = y, unknowns, unknowns, jnp.full((), jnp.inf, y.dtype)
+        return _Search(y, memory, *start, jnp.asarray(False), state.result, scale, size)
+
+    search = jax.vmap(begin)(first, starts)
+    return eqx.tree_at(lambda x: (x.scale, x.size), search, (scale, size))
 
 
-def close_logs(keys: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """Close logs and return their costs."""
-    jax.effects_barrier()
-    return [np.asarray(_costs.pop(int(key))) for key in keys]
+def _line(at: Array, r: Array, J: Array) -> Callable[..., Any]:
+    """Residuals linearized at unknowns: all that a Gauss–Newton step sees of them."""
+    return lambda y, _: (r + J @ (y - at), None)
 
 
-def _append(key: Array, cost: Array) -> None:
-    costs = _costs.get(int(key))
-    if costs is not None:
-        costs.append(float(cost))
-        say(f"step {len(costs)}, half the sum of squares {costs[-1]:.6g}")
+@stored
+def _stepped(
+    method: LevenbergMarquardt,
+    search: _Search,
+    starts: Any,
+    running: Bool[Array, "s"],
+    r: Float[Array, "s m"],
+    J: Float[Array, "s m n"],
+) -> _Search:
+    """The state after the residuals at `search.next` are known; that of ended ones is the same."""
+    solver, scale, size = Damped(method.rtol, method.atol), search.scale, search.size
+    _, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], starts))
+
+    def one(y: Array, memory: list[Array], at: Array, r: Array, J: Array) -> Any:
+        fn = _line(at, r / size, J / (scale * size)[None])
+        # Parts of the state that are no arrays belong to one trace.
+        state = solver.init(fn, y, None, {}, r, None, frozenset())
+        arrays, rest = eqx.partition(state, eqx.is_array)
+        state = eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), memory), rest)
+        y, state, _ = solver.step(fn, y, None, {}, state, frozenset())
+        ended, result = solver.terminate(fn, y, None, {}, state, frozenset())
+        result = optx.RESULTS.where(jnp.all(jnp.isfinite(y)), result, optx.RESULTS.nonfinite)
+        ended = ended | (result != optx.RESULTS.successful)
+        cost = 0.5 * jnp.sum(state.f_info.residual**2) * size**2
+        memory = jax.tree.leaves(eqx.filter(state, eqx.is_array))
+        tried, unknowns = (unravel(x / scale) for x in (state.y_eval, y))
+        return y, memory, state.y_eval, tried, unknowns, cost, ended, result
+
+    found = jax.vmap(one)(search.y, search.memory, search.next, r, J)
+
+    def chosen(new: Array, old: Array) -> Array:
+        return jnp.where(jnp.reshape(running, (-1, *(1,) * (new.ndim - 1))), new, old)
+
+    before = (search.y, search.memory, search.next, search.tried, search.unknowns, search.cost)
+    found = jax.tree.map(chosen, found, (*before, search.ended, search.result))
+    return _Search(*found, scale, size)

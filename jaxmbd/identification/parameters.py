@@ -1,5 +1,6 @@
 """Selection of leaves of a model and its sensors for a fit, with transforms and priors."""
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,8 @@ from ..bodies import AbstractBody
 from ..errors import ModelError
 from ..model import Model
 from ..model.paths import follow
-from ..model.values import is_concrete
+from ..model.values import all_concrete, is_concrete
+from ..programs import stored
 from .priors import Normal
 from .transforms import AbstractElementwise, AbstractTransform, Unbounded
 
@@ -94,14 +96,12 @@ class Selected(eqx.Module):
 
     def free(self) -> Free:
         """Free numbers of the starting values."""
-        return tuple(p.transform.to_free(p.get(self.subject)) for p in self.parameters)
+        return _at_once(_free, self)
 
     def apply(self, free: Free) -> Subject:
         """Model and sensors at free numbers."""
         subject = self.subject
-        for p, x in zip(self.parameters, free, strict=True):
-            # From `subject`, since other parameters may have changed entries of the same leaf.
-            value = p.transform.to_value(x, p.get(subject))
+        for p, value in zip(self.parameters, _at_once(_values, self, free), strict=True):
             subject = eqx.tree_at(p.get, subject, value)
         return subject
 
@@ -116,15 +116,7 @@ class Selected(eqx.Module):
 
     def report(self, free: Free) -> Float[Array, "k"]:
         """Reported numbers, in the order of `labels`."""
-        return jnp.concatenate(self._reported(free))
-
-    def _reported(self, free: Free) -> list[Array]:
-        parts = []
-        for p, x in zip(self.parameters, free, strict=True):
-            reference = p.get(self.subject)
-            value = p.transform.to_value(x, reference)
-            parts.append(p.transform.report(value, reference))
-        return parts
+        return _at_once(_report, self, free)
 
     def numbers(self, free: Free) -> tuple[Float[Array, "k"], dict[str, AbstractBody]]:
         """Reported numbers, and the floats of fitted bodies."""
@@ -133,7 +125,7 @@ class Selected(eqx.Module):
 
     def priors(self, free: Free) -> Float[Array, "m"]:
         """Residuals of the priors, in deviations."""
-        reported = zip(self.parameters, self._reported(free), strict=True)
+        reported = zip(self.parameters, _reported(self, free), strict=True)
         parts = [p.prior.residuals(x) for p, x in reported if p.prior is not None]
         return jnp.concatenate([free[0][:0], *parts])
 
@@ -151,6 +143,41 @@ class Selected(eqx.Module):
         for name, x in zip(self.names, self.free(), strict=True):
             labels += [name] if x.size == 1 else [f"{name} #{i + 1}" for i in range(x.size)]
         return labels
+
+
+def _at_once(fn: Callable[..., Any], *args: Any) -> Any:
+    """The function by one program, in place of one for each operation; as it is while traced."""
+    return _program(fn)(*args) if all_concrete(args) else fn(*args)
+
+
+_program = functools.cache(stored)
+
+
+def _free(selected: Selected) -> Free:
+    return tuple(p.transform.to_free(p.get(selected.subject)) for p in selected.parameters)
+
+
+def _values(selected: Selected, free: Free) -> list[Any]:
+    """Values of the parameters, to be inserted in this order."""
+    subject, found = selected.subject, []
+    for p, x in zip(selected.parameters, free, strict=True):
+        # From `subject`, since other parameters may have changed entries of the same leaf.
+        found.append(p.transform.to_value(x, p.get(subject)))
+        subject = eqx.tree_at(p.get, subject, found[-1])
+    return found
+
+
+def _report(selected: Selected, free: Free) -> Float[Array, "k"]:
+    return jnp.concatenate(_reported(selected, free))
+
+
+def _reported(selected: Selected, free: Free) -> list[Array]:
+    parts = []
+    for p, x in zip(selected.parameters, free, strict=True):
+        reference = p.get(selected.subject)
+        value = p.transform.to_value(x, reference)
+        parts.append(p.transform.report(value, reference))
+    return parts
 
 
 def select_parameters(
@@ -190,16 +217,18 @@ def select_parameters(
                 f"one of its numbers ({numbers}), or give a transform such as PhysicalBody()"
             )
         try:
-            free = p.transform.to_free(value)
+            eqx.filter_eval_shape(p.transform.to_free, value)
         except ModelError as error:
             raise ModelError(f"{caller}: parameter {name!r}: {error}") from error
+        _check_prior(caller, name, p, value)
+    selected = Selected(tuple(chosen), tuple(chosen.values()), subject)
+    for (name, p), free in zip(chosen.items(), selected.free(), strict=True):
         if is_concrete(free) and not np.all(np.isfinite(np.asarray(free))):
             raise ModelError(
                 f"{caller}: parameter {name!r}: {type(p.transform).__name__} does not admit its "
-                f"starting value {value}, which must be inside of its range"
+                f"starting value {p.get(subject)}, which must be inside of its range"
             )
-        _check_prior(caller, name, p, value)
-    return Selected(tuple(chosen), tuple(chosen.values()), subject)
+    return selected
 
 
 def _check_prior(caller: str, name: str, p: Parameter, value: Any) -> None:

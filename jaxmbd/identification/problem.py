@@ -18,6 +18,7 @@ from ..model import Model
 from ..model.model import in_float_type, in_one_float_type
 from ..model.values import all_concrete, as_mapping, described, is_concrete
 from ..programs import stored
+from ..programs.tracing import nan_for_errors
 from .batches import batch_experiments
 from .continuity import join_windows
 from .experiment import Experiment
@@ -209,10 +210,11 @@ def _readings(
 ) -> list[Mapping[str, Array]]:
     theta, starts = unknowns
     each = jax.vmap(residuals.motion_of_one, in_axes=(None, 0, 0, None))
-    return [
-        each(theta, start, batch.experiments, substeps)[0]
-        for batch, start in zip(residuals.batches, starts, strict=True)
-    ]
+    with nan_for_errors():
+        return [
+            each(theta, start, batch.experiments, substeps)[0]
+            for batch, start in zip(residuals.batches, starts, strict=True)
+        ]
 
 
 def _noise(

@@ -6,8 +6,9 @@ parameters and entries of one initial state, not of W. A custom rule computes th
 multiplies them with any directions.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,11 +17,14 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
+from scalarjit.with_room import with_room
+
 from ..errors import DataError
 from ..formulations import formulate
 from ..model import Model
-from ..model.values import is_concrete
-from ..programs.tracing import with_name
+from ..model.values import as_jax, is_concrete
+from ..programs import stored
+from ..programs.tracing import nan_for_errors, with_name
 from ..sensors import JointPosition, nearest_reading
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State
@@ -91,9 +95,8 @@ class Residuals(eqx.Module):
         starts = []
         for batch in self.batches:
             count = len(batch.rows)
-            starts.append(
-                jnp.zeros((count, self._n_start(batch)), dtype=batch.experiments.ts.dtype)
-            )
+            none = np.zeros((count, self._n_start(batch)), dtype=batch.experiments.ts.dtype)
+            starts.append(as_jax(none))
         return self.selected.free(), starts
 
     def _n_start(self, batch: Batch) -> int:
@@ -209,37 +212,30 @@ class Residuals(eqx.Module):
         subject, _ = self.possible(theta)
         return eqx.tree_at(lambda s: s.sensors, self.simulator, subject.sensors), subject.model
 
-    def blocks(self, theta: Free, starts: list[Array]) -> list[tuple[Array, Array]]:
-        """Jacobian blocks of every batch: `(w, r, p)` for parameters, `(w, r, k)` for starts."""
+    def blocks(self, theta: Free, starts: list[Array]) -> list[tuple[Array, Array, Array]]:
+        """Residuals `(w, r)` of every batch, and their Jacobian blocks.
+
+        Blocks have shapes `(w, r, p)` for parameters and `(w, r, k)` for starts.
+        """
         flat, unravel = ravel_pytree(theta)
         differentiate = jax.jacrev if self.reverse else jax.jacfwd
 
-        def one(flat: Array, start: Array, experiment: Experiment) -> Array:
-            return self.of_one(unravel(flat), start, experiment)
+        def one(flat: Array, start: Array, experiment: Experiment) -> tuple[Array, Array]:
+            r = self.of_one(unravel(flat), start, experiment)
+            return r, r
 
-        def jacobian(start: Array, experiment: Experiment) -> tuple[Array, Array]:
-            blocks = None
-            if not self.reverse:
-                blocks = self._by_variations(flat, unravel, start, experiment)
-            if blocks is None:
-                blocks = differentiate(one, argnums=(0, 1))(flat, start, experiment)
-            return blocks
+        def jacobian(start: Array, experiment: Experiment) -> tuple[Array, Array, Array]:
+            # By the variational equations, if there is code for them.
+            varied = None if self.reverse else self._varied(flat, unravel, start, experiment)
+            if varied is not None:
+                return self._pushed(flat, unravel, start, experiment, varied)
+            blocks, r = differentiate(one, argnums=(0, 1), has_aux=True)(flat, start, experiment)
+            return r, *blocks
 
         return [
             jax.vmap(jacobian)(start, batch.experiments)
             for batch, start in zip(self.batches, starts, strict=True)
         ]
-
-    def _by_variations(
-        self,
-        flat: Float[Array, "p"],
-        unravel: Callable[[Array], Free],
-        start: Float[Array, "k"],
-        experiment: Experiment,
-    ) -> tuple[Float[Array, "r p"], Float[Array, "r k"]] | None:
-        """Jacobian blocks of one record by the variational equations; None without their code."""
-        motion = self._varied(flat, unravel, start, experiment)
-        return None if motion is None else self._pushed(flat, unravel, start, experiment, motion)
 
     def _varied(
         self,
@@ -264,8 +260,8 @@ class Residuals(eqx.Module):
         start: Float[Array, "k"],
         experiment: Experiment,
         motion: tuple[State, State],
-    ) -> tuple[Float[Array, "r p"], Float[Array, "r k"]]:
-        """Jacobian blocks of one record from the result of `_varied`."""
+    ) -> tuple[Float[Array, "r"], Float[Array, "r p"], Float[Array, "r k"]]:
+        """Residuals of one record and their Jacobian blocks, from the result of `_varied`."""
         numbers, p = jnp.concatenate([flat, start]), flat.size
         states, slopes = motion
 
@@ -274,10 +270,10 @@ class Residuals(eqx.Module):
             system, _ = self.begun(theta, x[p:], experiment)
             return self._judged(theta, system, states, experiment)
 
-        _, push = jax.linearize(judged, numbers, states)
+        r, push = jax.linearize(judged, numbers, states)
         units = jnp.eye(numbers.size, dtype=numbers.dtype)
         J = jax.vmap(with_name(push), out_axes=1)(units, slopes)
-        return J[:, :p], J[:, p:]
+        return r, J[:, :p], J[:, p:]
 
     def at_prediction(
         self, theta: Free, start: Float[Array, "k"], experiment: Experiment
@@ -294,7 +290,8 @@ class Residuals(eqx.Module):
         if motion is not None:
             system, _ = self.begun(theta, start, experiment)
             readings = simulator.readings(system, motion[0], experiment)
-            return readings, *self._pushed(flat, unravel, start, measuring(readings), motion)
+            _, *blocks = self._pushed(flat, unravel, start, measuring(readings), motion)
+            return readings, *blocks
 
         def one(flat: Array, start: Array) -> tuple[Array, dict[str, Array]]:
             simulator, _ = self.fitted(unravel(flat))
@@ -349,12 +346,12 @@ class Residuals(eqx.Module):
             lambda x, dx: jnp.zeros_like(x) if dx is None else dx, unknowns, directions
         )
         direction, _ = ravel_pytree(d_theta)
-        changes = [
-            J @ direction + jnp.einsum("wrk,wk->wr", J_start, d_start)
-            for (J, J_start), d_start in zip(self.blocks(theta, starts), d_starts, strict=True)
-        ]
+        rows, changes = [], []
+        for (r, J, J_start), d_start in zip(self.blocks(theta, starts), d_starts, strict=True):
+            rows.append(r)
+            changes.append(J @ direction + jnp.einsum("wrk,wk->wr", J_start, d_start))
         others, J = self.stack_block(theta)
-        return (self.by_record(theta, starts), others), (changes, J @ direction)
+        return (rows, others), (changes, J @ direction)
 
     def stack_block(self, theta: Free) -> tuple[Float[Array, "m"], Float[Array, "m p"]]:
         """`by_stack` and its Jacobian, by one search for each equilibrium."""
@@ -390,6 +387,80 @@ class Residuals(eqx.Module):
     def cost(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, ""]:
         """Half the sum of squares; without the blocks, so that its gradient is cheaper."""
         return 0.5 * jnp.sum(self.plain(unknowns) ** 2)
+
+
+# Linearized residuals, by one program for all steps of a fit, its start and its end ---------------
+
+
+class Linearization(NamedTuple):
+    """Residuals and their derivatives by the unknowns, of which the p free numbers come first.
+
+    - `r`, shape `(m,)`; `J`, shape `(m, n)`: residuals and their Jacobian.
+    - `D`, shape `(k, p)`: derivative of the reported numbers.
+    - `bodies`: derivatives of the numbers of fitted bodies, with a last axis of length p.
+    """
+
+    r: Any
+    J: Any
+    D: Any
+    bodies: Any
+
+
+def _linearized(residuals: Residuals, unknowns: Any) -> Linearization:
+    flat, unravel = ravel_pytree(unknowns)
+
+    def evaluate(x: Array) -> tuple[Array, Array]:
+        r = residuals.flat(unravel(x))
+        return r, r
+
+    with nan_for_errors():
+        J, r = jax.jacfwd(evaluate, has_aux=True)(flat)
+    free, unravel_free = ravel_pytree(unknowns[0])
+    D, bodies = jax.jacfwd(lambda x: residuals.selected.numbers(unravel_free(x)))(free)
+    return Linearization(r, J, D, bodies)
+
+
+def compiled(function: Callable[..., Any], residuals: Residuals, *rest: Any) -> Any:
+    """A function of residuals, by a program that is compiled once; `function` is of a module."""
+    # Without motions a fit takes milliseconds, but XLA takes minutes to optimize its programs.
+    return _program(function, bool(residuals.batches))(residuals, *rest)
+
+
+@functools.cache
+def _program(function: Callable[..., Any], optimized: bool) -> Callable[..., Any]:
+    return stored(with_room(function), optimized)
+
+
+def linearize(residuals: Residuals, unknowns: Any) -> Linearization:
+    """Residuals and derivatives at unknowns, by a compiled program."""
+    return compiled(_linearized, residuals, unknowns)
+
+
+def linearize_each(residuals: Residuals, unknowns: Any) -> tuple[Any, Any]:
+    """Residuals and Jacobians at several unknowns, which have a leading axis."""
+    if jax.tree.leaves(unknowns)[0].shape[0] > 1:
+        return compiled(_linearized_each, residuals, unknowns)
+    # The program with which a fit begins and ends.
+    line = linearize(residuals, row(unknowns, 0))
+    return as_one(line.r, line.J)
+
+
+# By NumPy, as each operation of JAX outside of a program compiles one.
+
+
+def row(tree: Any, i: int) -> Any:
+    """One row of all arrays."""
+    return jax.tree.map(lambda x: as_jax(np.asarray(x)[i]), tree)
+
+
+def as_one(*arrays: Array) -> tuple[Array, ...]:
+    """Arrays with a leading axis of length one."""
+    return tuple(as_jax(np.asarray(x)[None]) for x in arrays)
+
+
+def _linearized_each(residuals: Residuals, unknowns: Any) -> tuple[Array, Array]:
+    lines = jax.vmap(lambda x: _linearized(residuals, x))(unknowns)
+    return lines.r, lines.J
 
 
 # Parts of flat residuals: readings by batch and by record, defects, and other records -------------

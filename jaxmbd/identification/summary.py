@@ -15,10 +15,19 @@ from .correlated_errors import Robust, robust_of
 from .experiment import Experiment
 from .fit import Fit, Overlay, Search, overlays_of, rms_of
 from .losses import Squares
-from .multistart import End, Linearization, linearize
+from .multistart import End
 from .problem import Problem
 from .records import AbstractRecord, Comparison
-from .residuals import Residuals, by_batch, by_record, defects_of, n_others, n_readings
+from .residuals import (
+    Linearization,
+    Residuals,
+    by_batch,
+    by_record,
+    defects_of,
+    linearize,
+    n_others,
+    n_readings,
+)
 from .statistics import NAMED_SHARE, Statistics, correlation_of, statistics
 from .substeps import Integration, Motions
 
@@ -251,7 +260,7 @@ def _bends(residuals: Residuals, unknowns: Any) -> Array:
 
 def _in_order(residuals: Residuals, starts: list[Array]) -> list[np.ndarray]:
     by_record = {
-        row: np.asarray(start[i])
+        row: np.asarray(start)[i]
         for batch, start in zip(residuals.batches, starts, strict=True)
         for i, row in enumerate(batch.rows)
     }

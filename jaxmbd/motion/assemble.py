@@ -216,6 +216,8 @@ def _consistent_velocities(
 ) -> Array:
     """Velocities that keep the joints closed; **raises** `AssemblyError` if there are none."""
     v, left, is_open = consistent(system, t, q, v, left_out, held, sought)
+    if not is_open.size:
+        return v
     bad = jnp.any(is_open)
     if not is_concrete(bad):
         return error_if(v, bad, "assemble: drivers or held velocities contradict the joints")

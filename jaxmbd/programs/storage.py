@@ -55,13 +55,14 @@ _known: OrderedDict[Any, "_Ready | None"] = OrderedDict()
 _lock = threading.Lock()
 
 
-def stored(fn: Callable[P, R]) -> Callable[P, R]:
+def stored(fn: Callable[P, R], optimized: bool = True) -> Callable[P, R]:
     """fn as `equinox.filter_jit` compiles it, with its programs on disk.
 
-    Not stored are programs with components that are not of this package or its libraries, programs
+    Without `optimized`, XLA does not optimize them, which takes a fraction of the time. Not stored
+    are programs with components that are not of this package or its libraries, programs
     that call Python, and those of other devices than the first one of a CPU.
     """
-    return cast(Callable[P, R], _Stored(fn))
+    return cast(Callable[P, R], _Stored(fn, optimized))
 
 
 class _Place(NamedTuple):
@@ -84,10 +85,11 @@ class _Ready(NamedTuple):
 
 
 class _Stored:
-    def __init__(self, fn: Callable[..., Any]):
+    def __init__(self, fn: Callable[..., Any], optimized: bool):
         update_wrapper(self, fn)
-        self.fn = fn
-        self.jitted = eqx.filter_jit(progress.while_traced(fn))
+        self.fn, self.optimized = fn, optimized
+        options: dict[str, Any] = {} if optimized else {"compiler_options": QUICKLY}
+        self.jitted = eqx.filter_jit(progress.while_traced(fn), **options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = jax.tree.flatten((args, kwargs))
@@ -146,7 +148,7 @@ class _Stored:
             return None
         with scalarjit.collected() as names:
             lowered = traced.lower()
-        compiled = _compiled(lowered, traced.jaxpr.jaxpr)
+        compiled = _compiled(lowered, traced.jaxpr.jaxpr, self.optimized)
         ready = _Ready(compiled, *results)
         if name is not None:
             _store(name, compiled, sorted(names), ready, len(arrays))
@@ -200,9 +202,9 @@ def _prepare_lapack() -> None:
     jax.jit(jnp.linalg.cholesky).lower(jnp.ones((1, 1)))
 
 
-def _compiled(lowered: Any, jaxpr: Jaxpr) -> Any:
+def _compiled(lowered: Any, jaxpr: Jaxpr, optimized: bool = True) -> Any:
     repeated, once = _computed(jaxpr)
-    if repeated <= MOST_REPEATED and once <= MOST_ONCE:
+    if not optimized or (repeated <= MOST_REPEATED and once <= MOST_ONCE):
         with suppress(jax.errors.JaxRuntimeError):  # Of versions without these options.
             return lowered.compile(QUICKLY)
     return lowered.compile()

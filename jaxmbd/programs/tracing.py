@@ -14,11 +14,13 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 import scalarjit
 
@@ -121,14 +123,41 @@ def stop_gradients(tree: Any) -> Any:
 # Run-time checks of equinox that can be traced within `jax.checking_leaks` ------------------------
 
 
+_gives_nan: ContextVar[bool] = ContextVar("_gives_nan", default=False)
+
+
+@contextmanager
+def nan_for_errors() -> Iterator[None]:
+    """Within, checks make floats NaN in place of an error at run time.
+
+    A minimizer does not take steps to NaN, and errors call Python: programs that do are not kept on
+    disk, so that each process would compile them again.
+    """
+    token = _gives_nan.set(True)
+    try:
+        yield
+    finally:
+        _gives_nan.reset(token)
+
+
+def _nan_if(x: Any, bad: Any) -> Any:
+    lost = jnp.any(bad)
+    floats, rest = eqx.partition(x, eqx.is_inexact_array)
+    return eqx.combine(jax.tree.map(lambda of: jnp.where(lost, jnp.nan, of), floats), rest)
+
+
 def error_if(x: Any, bad: Any, message: str) -> Any:
     """x, after an error at run time if any of `bad` is true; as `equinox.error_if`."""
+    if _gives_nan.get():
+        return _nan_if(x, bad)
     with unwatched():
         return eqx.error_if(x, bad, message)
 
 
 def branched_error_if(x: Any, bad: Any, index: Any, messages: Sequence[str]) -> Any:
     """x, after an error with one of the messages; as `equinox.branched_error_if`."""
+    if _gives_nan.get():
+        return _nan_if(x, bad)
     with unwatched():
         return eqx.branched_error_if(x, bad, index, messages)
 

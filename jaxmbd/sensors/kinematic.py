@@ -14,6 +14,7 @@ from ..joints.rotation import FreeRotation
 from ..lie import so3
 from ..mechanism.named_motion import AbstractNamedMotion
 from ..model import Frame, Model, ground
+from ..model.values import all_concrete
 from .abstract import AbstractKinematicSensor
 
 
@@ -66,8 +67,10 @@ class JointPosition(AbstractKinematicSensor):
         periodic = np.asarray(periodic_coordinates(joint))
         # Readings of joints with one coordinate have no axis for coordinates.
         period = 2.0 * np.pi * (periodic[0] if periodic.size == 1 else periodic)
-        turns = jnp.round((reading - measured) / (2.0 * np.pi))
-        return reading - turns * jnp.broadcast_to(jnp.asarray(period, turns.dtype), turns.shape)
+        library = np if all_concrete((reading, measured)) else jnp  # Of NumPy, nothing is compiled.
+        reading, measured = library.asarray(reading), library.asarray(measured)
+        turns = library.round((reading - measured) / (2.0 * np.pi))
+        return reading - turns * library.broadcast_to(np.asarray(period, turns.dtype), turns.shape)
 
 
 def _read(read: Callable[[str], Array], joint: str | tuple[str, ...]) -> Float[Array, "..."]:

@@ -11,8 +11,8 @@ from jax.flatten_util import ravel_pytree
 
 import jaxmbd as mbd
 from jaxmbd.identification.bounds import bounds_at
-from jaxmbd.identification.multistart import Linearization
 from jaxmbd.identification.parameters import Subject, select_parameters
+from jaxmbd.identification.residuals import Linearization
 from jaxmbd.identification.statistics import statistics
 from jaxmbd.model.model import in_float_type
 

@@ -49,13 +49,13 @@ SELECT = ["forces.spring.stiffness", "bodies.rod.mass"]
 @pytest.mark.parametrize("substeps", thorough_but([3], [1, 3]))
 def test_blocks_agree_with_forward_mode(substeps, monkeypatch):
     given, found = residuals(substeps), []
-    inner = Residuals._by_variations
+    inner = Residuals._varied
 
     def noted(self, *args):
         found.append(inner(self, *args))
         return found[-1]
 
-    monkeypatch.setattr(Residuals, "_by_variations", noted)
+    monkeypatch.setattr(Residuals, "_varied", noted)
     unknowns = given.unknowns()
     blocks = jax.jit(lambda x: given.blocks(*x))(unknowns)
     assert [x is None for x in found] == [False]
