@@ -85,7 +85,7 @@ def _pad(experiment: Experiment, length: int, longest: int) -> Experiment:
 
     def extend(x: Array) -> Array:
         more = [(0, length - n), *[(0, 0)] * (x.ndim - 1)]
-        library = np if is_concrete(x) else jnp
+        library: Any = np if is_concrete(x) else jnp
         return library.pad(x, more) if x.dtype == bool else library.pad(x, more, mode="edge")
 
     def sampled(x: Any) -> Any:

@@ -13,11 +13,11 @@ import optimistix as optx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
-from ..model.values import as_jax
+from ..motion.results import RESULTS
 from ..programs import stored
 from ..programs.progress import say
 from ..programs.tracing import nan_for_errors
-from .residuals import Linearization, Residuals, as_one, compiled, linearize_each
+from .residuals import Linearization, Residuals, as_one, compiled, linearize_each, row
 
 
 class Ends(NamedTuple):
@@ -29,7 +29,7 @@ class Ends(NamedTuple):
 
     unknowns: Any
     n_steps: np.ndarray
-    results: list[optx.RESULTS]
+    results: list[RESULTS]
     costs: list[np.ndarray]
     last: np.ndarray
 
@@ -60,24 +60,26 @@ class LevenbergMarquardt(AbstractMinimizer):
     max_steps: int = eqx.field(default=200, static=True)
 
     def minimize(self, residuals: Residuals, starts: Any, first: Linearization) -> Ends:
-        state = _begun(self, residuals, starts, first.J)
-        n = len(state.y)
-        running, n_steps, costs = np.ones(n, dtype=bool), np.zeros(n, dtype=int), []
-        line = as_one(first.r, first.J) if n == 1 else linearize_each(residuals, starts)
+        search = _begun(self, residuals, starts, first.J)
+        n, costs = len(search.y), []
+        n_steps, ended = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
+        line = as_one(first.r), as_one(first.J)
+        if n > 1:
+            line = linearize_each(residuals, starts)
         for _ in range(self.max_steps):
-            state = _stepped(self, state, starts, as_jax(running), *line)
-            n_steps += running
-            costs.append(np.where(running, state.cost, np.nan))
-            _say(len(costs), state.cost)
-            running = running & ~np.asarray(state.ended)
-            if not running.any():
+            search = _stepped(self, search, *line)
+            n_steps += ~ended
+            costs.append(np.asarray(search.cost))
+            _say(len(costs), costs[-1])
+            ended = np.asarray(search.ended)
+            if ended.all():
                 break
-            line = linearize_each(residuals, state.tried)
-        results = [jax.tree.map(lambda x, i=i: np.asarray(x)[i], state.result) for i in range(n)]
-        for i in np.flatnonzero(running):
-            results[i] = optx.RESULTS.nonlinear_max_steps_reached
+            line = linearize_each(residuals, search.tried)
+        results = [row(search.result, i) for i in range(n)]
+        for i in np.flatnonzero(~ended):
+            results[i] = RESULTS.nonlinear_max_steps_reached
         logs = [np.array(x)[:k] for x, k in zip(np.transpose(costs), n_steps, strict=True)]
-        return Ends(state.unknowns, n_steps, results, logs, np.asarray(state.cost))
+        return Ends(search.unknowns, n_steps, results, logs, np.asarray(search.cost))
 
 
 class FirstOrder(AbstractMinimizer):
@@ -97,9 +99,8 @@ class FirstOrder(AbstractMinimizer):
             _say(k + 1, cost)
         _, last = compiled(_descended, residuals, self, *state)
         logs = np.reshape(costs, (self.steps, -1)).T
-        finite = np.isfinite(logs).all(axis=1)
-        success, failure = optx.RESULTS.successful, optx.RESULTS.nonlinear_divergence
-        results = [success if x else failure for x in finite]
+        success, failure = RESULTS.successful, RESULTS.nonlinear_divergence
+        results = [success if np.isfinite(x).all() else failure for x in logs]
         return Ends(state[0], np.full(len(logs), self.steps), results, [*logs], np.asarray(last))
 
 
@@ -191,22 +192,23 @@ class Damped(optx.AbstractGaussNewton):
 
 
 class _Search(eqx.Module):
-    """Minimizations after a step, along a leading axis.
+    """A minimization after a step; those from several starts run along a leading axis.
 
     - `y`, `memory`: the solver's unknowns, in multiples of `scale`, and leaves of its state.
     - `next`, `tried`: where residuals are needed next, in the solver's unknowns and in those of the
       fit; `unknowns`: those so far.
     - `cost`: half the sum of squares so far; `ended`, `result`: whether and how it ended.
+    - `scale`, `size`: units of unknowns and of residuals.
     """
 
-    y: Float[Array, "s n"]
+    y: Float[Array, "n"]
     memory: list[Array]
-    next: Float[Array, "s n"]
+    next: Float[Array, "n"]
     tried: Any
     unknowns: Any
-    cost: Float[Array, "s"]
-    ended: Bool[Array, "s"]
-    result: optx.RESULTS
+    cost: Float[Array, ""]
+    ended: Bool[Array, ""]
+    result: RESULTS
     scale: Float[Array, "n"]
     size: Float[Array, ""]
 
@@ -215,22 +217,21 @@ class _Search(eqx.Module):
 def _begun(
     method: LevenbergMarquardt, residuals: Residuals, starts: Any, J: Float[Array, "m n"]
 ) -> _Search:
-    """The state before the first step."""
-    first = jax.vmap(lambda x: ravel_pytree(x)[0])(starts)
+    """The states before the first step."""
     influence = jnp.linalg.norm(J, axis=0)
-    size = jnp.asarray(residuals.size(), first.dtype)
+    size = jnp.asarray(residuals.size(), J.dtype)
     scale = jnp.where(influence > 0, influence, 1.0) / size
     solver, r = Damped(method.rtol, method.atol), jnp.zeros_like(J[:, 0])
 
-    def begin(x: Array, unknowns: Any) -> _Search:
-        y = x * scale
+    def one(unknowns: Any) -> _Search:
+        y = ravel_pytree(unknowns)[0] * scale
         state = solver.init(_line(y, r, J), y, None, {}, r, None, frozenset())
         memory = jax.tree.leaves(eqx.filter(state, eqx.is_array))
-        start = y, unknowns, unknowns, jnp.full((), jnp.inf, y.dtype)
-        return _Search(y, memory, *start, jnp.asarray(False), state.result, scale, size)
+        none, ended = jnp.full((), jnp.inf, y.dtype), jnp.asarray(False)
+        result = RESULTS.promote(state.result)
+        return _Search(y, memory, y, unknowns, unknowns, none, ended, result, scale, size)
 
-    search = jax.vmap(begin)(first, starts)
-    return eqx.tree_at(lambda x: (x.scale, x.size), search, (scale, size))
+    return jax.vmap(one)(starts)
 
 
 def _line(at: Array, r: Array, J: Array) -> Callable[..., Any]:
@@ -241,36 +242,30 @@ def _line(at: Array, r: Array, J: Array) -> Callable[..., Any]:
 @stored
 def _stepped(
     method: LevenbergMarquardt,
-    search: _Search,
-    starts: Any,
-    running: Bool[Array, "s"],
+    searches: _Search,
     r: Float[Array, "s m"],
     J: Float[Array, "s m n"],
 ) -> _Search:
-    """The state after the residuals at `search.next` are known; that of ended ones is the same."""
-    solver, scale, size = Damped(method.rtol, method.atol), search.scale, search.size
-    _, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], starts))
+    """The states after the residuals at `next` are known; those of ended ones are the same."""
+    solver = Damped(method.rtol, method.atol)
 
-    def one(y: Array, memory: list[Array], at: Array, r: Array, J: Array) -> Any:
-        fn = _line(at, r / size, J / (scale * size)[None])
+    def one(search: _Search, r: Array, J: Array) -> _Search:
+        y, scale, size = search.y, search.scale, search.size
+        fn = _line(search.next, r / size, J / (scale * size)[None])
         # Parts of the state that are no arrays belong to one trace.
         state = solver.init(fn, y, None, {}, r, None, frozenset())
         arrays, rest = eqx.partition(state, eqx.is_array)
-        state = eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), memory), rest)
+        state = eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), search.memory), rest)
         y, state, _ = solver.step(fn, y, None, {}, state, frozenset())
         ended, result = solver.terminate(fn, y, None, {}, state, frozenset())
-        result = optx.RESULTS.where(jnp.all(jnp.isfinite(y)), result, optx.RESULTS.nonfinite)
-        ended = ended | (result != optx.RESULTS.successful)
+        lost: Any = optx.RESULTS.where(jnp.all(jnp.isfinite(y)), result, optx.RESULTS.nonfinite)
+        result = RESULTS.promote(lost)
+        ended = ended | (result != RESULTS.successful)
         cost = 0.5 * jnp.sum(state.f_info.residual**2) * size**2
         memory = jax.tree.leaves(eqx.filter(state, eqx.is_array))
-        tried, unknowns = (unravel(x / scale) for x in (state.y_eval, y))
-        return y, memory, state.y_eval, tried, unknowns, cost, ended, result
+        _, unravel = ravel_pytree(search.unknowns)
+        points = state.y_eval, unravel(state.y_eval / scale), unravel(y / scale)
+        after = _Search(y, memory, *points, cost, ended, result, scale, size)
+        return jax.tree.map(lambda new, old: jnp.where(search.ended, old, new), after, search)
 
-    found = jax.vmap(one)(search.y, search.memory, search.next, r, J)
-
-    def chosen(new: Array, old: Array) -> Array:
-        return jnp.where(jnp.reshape(running, (-1, *(1,) * (new.ndim - 1))), new, old)
-
-    before = (search.y, search.memory, search.next, search.tried, search.unknowns, search.cost)
-    found = jax.tree.map(chosen, found, (*before, search.ended, search.result))
-    return _Search(*found, scale, size)
+    return jax.vmap(one)(searches, r, J)

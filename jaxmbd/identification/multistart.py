@@ -9,6 +9,7 @@ from ..errors import SimulationError
 from ..model.values import as_jax
 from ..motion.results import RESULTS
 from .minimizers import AbstractMinimizer, Ends
+from .problem import readings_at
 from .residuals import Residuals, by_batch, linearize, n_others, row
 
 
@@ -32,7 +33,7 @@ def minimum(method: AbstractMinimizer, residuals: Residuals, starts: Any, throw:
     if the minimization fails.
     """
     first = linearize(residuals, row(starts, 0))
-    _check_start(residuals, np.asarray(first.r))
+    _check_start(residuals, row(starts, 0), np.asarray(first.r))
     end = _best(method.minimize(residuals, starts, first))
     if throw and end.result != RESULTS.successful:
         raise SimulationError(
@@ -66,19 +67,17 @@ def _best(ends: Ends) -> End:
     """The end of least cost."""
     best = int(np.argmin(np.where(np.isfinite(ends.last), ends.last, np.inf)))
     unknowns, n_steps = row(ends.unknowns, best), int(ends.n_steps[best])
-    return End(unknowns, n_steps, RESULTS.promote(ends.results[best]), ends.costs, best)
+    return End(unknowns, n_steps, ends.results[best], ends.costs, best)
 
 
-def _check_start(residuals: Residuals, r: np.ndarray) -> None:
+def _check_start(residuals: Residuals, unknowns: Any, r: np.ndarray) -> None:
     for batch, rows in zip(residuals.batches, by_batch(residuals, r), strict=True):
         lost = ~np.isfinite(rows).all(axis=1)
         if lost.any():
-            row = int(np.argmax(lost))
-            # Where there is no initial state, an error says why.
-            residuals.simulator.start(residuals.selected.subject.model, batch.record(row))
+            readings_at(residuals, unknowns, residuals.simulator.substeps)  # An error says more.
             raise SimulationError(
-                f"identify: the starting model's motion in {batch.called(row)} is not finite; use "
-                "more substeps or better starting values"
+                f"identify: the starting model's motion in {batch.called(int(np.argmax(lost)))} is "
+                "not finite; use more substeps or better starting values"
             )
     others = r[sum(x.size for x in by_batch(residuals, r)) :][: n_others(residuals)]
     if not np.isfinite(others).all():

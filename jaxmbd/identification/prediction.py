@@ -16,7 +16,7 @@ from scalarjit import native_or_traced
 from scalarjit.switch import generates
 from scalarjit.with_room import with_room
 
-from ..errors import DataError, ModelError
+from ..errors import AssemblyError, DataError, ModelError
 from ..forces import AbstractElement
 from ..formulations import formulate
 from ..integrators.abstract import AbstractIntegrator
@@ -27,7 +27,9 @@ from ..motion.assemble import assemble
 from ..programs import stored, with_progress
 from ..programs.tracing import nan_for_errors, with_name
 from ..sensors import Calibrated, JointPosition, nearest_reading
+from ..system import constraints
 from ..system.abstract import AbstractSystem, State
+from ..system.joint_states import joint_states
 from .batches import Batch, batch_experiments
 from .experiment import Experiment
 from .substeps import Limits, Motions, primal, warn_traced
@@ -452,10 +454,10 @@ def predicted(
     @functools.cache
     def run(n: int) -> list[dict[str, Array]]:
         model, batches = primals
-        args = [(any_number, model, batch, jnp.asarray(n)) for batch in batches]
-        readings = [_predict_or_nan(*of) for of in args]
-        if not all(np.isfinite(x).all() for x in jax.tree.leaves(readings)):
-            readings = [_predict(*of) for of in args]  # An error says what failed.
+        readings = [
+            _predict_or_nan(any_number, model, batch, as_jax(np.int32(n))) for batch in batches
+        ]
+        check_starts(simulator, model, batches, readings)
         return by_record(records, batches, readings)
 
     if all_concrete(primals):
@@ -477,6 +479,30 @@ def predicted(
         readings = by_record(records, batches, by_batch)
     predictions = [Prediction(x, simulator.substeps, errors) for x in readings]
     return predictions if several else predictions[0]
+
+
+def check_starts(
+    simulator: Simulator,
+    model: Model,
+    batches: Sequence[Batch],
+    readings: Sequence[Mapping[str, Array]],
+) -> None:
+    """**Raises** `AssemblyError` if readings are NaN as joints do not close from a guess."""
+    for batch, read in zip(batches, readings, strict=True):
+        of_first = [np.asarray(x)[:, 0].reshape(len(batch.rows), -1) for x in read.values()]
+        lost = ~np.isfinite(np.concatenate(of_first, axis=1)).all(axis=1)
+        for i in np.flatnonzero(lost).tolist():
+            try:  # With a search from far away.
+                system, state = simulator.start(model, batch.record(i))
+            except AssemblyError as error:
+                raise AssemblyError(f"{batch.called(i)}: {error}") from error
+            if constraints.n_constraints(system):
+                found = joint_states(system, batch.record(i).ts[0], state).items()
+                near = {name: np.round(x.q, 4).tolist() for name, x in found if x.q.size}
+                raise AssemblyError(
+                    f"{batch.called(i)}: the joints close only far from the guess; pass the guess "
+                    f"{near}"
+                )
 
 
 def by_record(

@@ -16,7 +16,7 @@ from scalarjit.with_room import with_room
 from ..errors import DataError, ModelError
 from ..model import Model
 from ..model.model import in_float_type, in_one_float_type
-from ..model.values import all_concrete, as_mapping, described, is_concrete
+from ..model.values import all_concrete, as_jax, as_mapping, described, is_concrete
 from ..programs import stored
 from ..programs.tracing import nan_for_errors
 from .batches import batch_experiments
@@ -24,7 +24,7 @@ from .continuity import join_windows
 from .experiment import Experiment
 from .losses import AbstractLoss, Squares
 from .parameters import Selection, Subject, select_parameters
-from .prediction import Sensors, by_record, check_sensors, make_simulator
+from .prediction import Sensors, by_record, check_sensors, check_starts, make_simulator
 from .records import AbstractRecord, AnyRecord, split_experiments, stack_records
 from .residuals import Residuals
 from .substeps import MARGIN, Limits, Motions, primal, warn_traced
@@ -190,17 +190,25 @@ def as_problem(caller: str, model: Any, experiments: Any, select: Any, options: 
 
 def motions_of(residuals: Residuals, experiments: Sequence[Experiment], unknowns: Any) -> Motions:
     """Motions of the records at given unknowns, for any number of substeps."""
-    any_number = residuals.stepped(1)
 
     @functools.cache
     def run(n: int) -> list[dict[str, Array]]:
-        readings = _readings(any_number, unknowns, jnp.asarray(n))
-        return by_record(experiments, residuals.batches, readings)
+        return by_record(experiments, residuals.batches, readings_at(residuals, unknowns, n))
 
     subject = residuals.selected.apply(unknowns[0])
     simulator = eqx.tree_at(lambda s: s.sensors, residuals.simulator, subject.sensors)
     nearest = functools.partial(simulator.nearest, subject.model)
     return Motions(run, simulator.order, experiments, nearest)
+
+
+def readings_at(residuals: Residuals, unknowns: Any, substeps: int) -> list[Mapping[str, Array]]:
+    """Readings of all batches. **Raises** `AssemblyError` without a start near the guess."""
+    readings = _readings(residuals.stepped(1), unknowns, as_jax(np.int32(substeps)))
+    if not all(np.isfinite(x).all() for x in jax.tree.leaves(readings)):
+        subject = residuals.selected.apply(unknowns[0])
+        simulator = eqx.tree_at(lambda s: s.sensors, residuals.simulator, subject.sensors)
+        check_starts(simulator, subject.model, residuals.batches, readings)
+    return readings
 
 
 @stored

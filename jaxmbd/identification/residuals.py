@@ -290,8 +290,8 @@ class Residuals(eqx.Module):
         if motion is not None:
             system, _ = self.begun(theta, start, experiment)
             readings = simulator.readings(system, motion[0], experiment)
-            _, *blocks = self._pushed(flat, unravel, start, measuring(readings), motion)
-            return readings, *blocks
+            _, J, J_start = self._pushed(flat, unravel, start, measuring(readings), motion)
+            return readings, J, J_start
 
         def one(flat: Array, start: Array) -> tuple[Array, dict[str, Array]]:
             simulator, _ = self.fitted(unravel(flat))
@@ -442,7 +442,7 @@ def linearize_each(residuals: Residuals, unknowns: Any) -> tuple[Any, Any]:
         return compiled(_linearized_each, residuals, unknowns)
     # The program with which a fit begins and ends.
     line = linearize(residuals, row(unknowns, 0))
-    return as_one(line.r, line.J)
+    return as_one(line.r), as_one(line.J)
 
 
 # By NumPy, as each operation of JAX outside of a program compiles one.
@@ -453,9 +453,9 @@ def row(tree: Any, i: int) -> Any:
     return jax.tree.map(lambda x: as_jax(np.asarray(x)[i]), tree)
 
 
-def as_one(*arrays: Array) -> tuple[Array, ...]:
-    """Arrays with a leading axis of length one."""
-    return tuple(as_jax(np.asarray(x)[None]) for x in arrays)
+def as_one(x: Array) -> Array:
+    """An array with a leading axis of length one."""
+    return as_jax(np.asarray(x)[None])
 
 
 def _linearized_each(residuals: Residuals, unknowns: Any) -> tuple[Array, Array]:
@@ -512,7 +512,7 @@ def n_others(residuals: Residuals) -> int:
 def n_readings(residuals: Residuals) -> int:
     """Number of readings that count, without padding."""
     return sum(
-        int(np.sum(valid))
+        int(np.sum(np.asarray(valid)))
         for batch in residuals.batches
         for valid in batch.experiments.valid.values()
     )

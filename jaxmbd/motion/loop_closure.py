@@ -19,7 +19,7 @@ from ..joints.rotation import FreeRotation
 from ..lie import so3
 from ..model.values import is_concrete, on_host
 from ..programs import stored
-from ..programs.tracing import branched_error_if, error_if, kernel, stop_gradients
+from ..programs.tracing import branched_error_if, error_if, kernel, stop_gradients, with_name
 from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.configuration import AbstractConfiguration
@@ -271,7 +271,7 @@ def _newton(
     own = sizes.scales_at(system, t, start)
     directions, weight, scale, small, turns = kernel(_search)(system, t, start, held, own)
 
-    def residual(mu: Array, _: None) -> Array:
+    def residual(mu: Array) -> Array:
         rows = _moved_residuals(system, t, start, directions @ mu[:-1], held)
         rows = weight * (rows - small)
         # The last equation sets the least scale of singular values: without it, rows of rounding
@@ -279,21 +279,35 @@ def _newton(
         return jnp.concatenate([rows, eps * mu[-1:]])
 
     solver = lx.SVD(rcond=eps**0.5) if constraints.may_be_redundant(system) else lx.LU()
-    solution = optx.root_find(
-        residual,
-        LimitedNewton(
-            rtol=100 * eps,
-            atol=100 * eps,
-            linear_solver=solver,
-            measures=turns,
-        ),
-        jnp.zeros(weight.size + 1, dtype=start.dtype),
-        adjoint=optx.ImplicitAdjoint(linear_solver=solver),
-        max_steps=MAX_STEPS,
-        throw=False,
-    )
-    q, residuals, angles = kernel(_found)(system, t, start, directions @ solution.value[:-1], held)
+    newton = LimitedNewton(rtol=100 * eps, atol=100 * eps, linear_solver=solver, measures=turns)
+    mu, _ = _root(residual, newton, jnp.zeros(weight.size + 1, dtype=start.dtype), solver)
+    q, residuals, angles = kernel(_found)(system, t, start, directions @ mu[:-1], held)
     return q, ~jnp.all(residuals <= eps**0.5 * scale), angles
+
+
+def _root(
+    residual: Callable[[Array], Array],
+    method: optx.AbstractRootFinder,
+    guess: Float[Array, "n"],
+    linear_solver: lx.AbstractLinearSolver,
+) -> tuple[Float[Array, "n"], Bool[Array, ""]]:
+    """A root, and whether the method found it; derivatives by the implicit function theorem.
+
+    Where the Jacobian has no inverse, these are NaN. `optimistix.ImplicitAdjoint` has an error at
+    run time there, which calls Python and keeps programs from disk.
+    """
+
+    def solve(fn: Callable[[Array], Array], x: Array) -> tuple[Array, Array]:
+        arguments = {"max_steps": MAX_STEPS, "throw": False}
+        found: Any = optx.root_find(lambda x, _: fn(x), method, x, **arguments)
+        return found.value, (found.result == optx.RESULTS.successful).astype(x.dtype)
+
+    def solve_linear(fn: Callable[[Array], Array], y: Array) -> Array:
+        J = jax.vmap(with_name(fn), out_axes=1)(jnp.eye(y.size, dtype=y.dtype))
+        return lx.linear_solve(lx.MatrixLinearOperator(J), y, linear_solver, throw=False).value
+
+    x, is_found = jax.lax.custom_root(residual, guess, solve, solve_linear, has_aux=True)
+    return x, is_found > 0  # Floats have tangents.
 
 
 def _search(
@@ -473,25 +487,19 @@ def _nearest(
     """
     eps = float(jnp.finfo(near.dtype).eps)
 
-    def slope(x: Array, _: None) -> Array:
+    def slope(x: Array) -> Array:
         return _slope(system, t, start, x, held, sought, rounding)
 
     misses, residuals = _parts(system, t, start, near, held, sought, rounding)
     guess = stop_gradients(jnp.concatenate([near, residuals / WEAK**2]))
-    solution: Any = optx.root_find(
-        slope,
-        optx.Newton(rtol=eps**0.75, atol=eps**0.75, linear_solver=lx.LU()),
-        guess,
-        adjoint=optx.ImplicitAdjoint(linear_solver=lx.LU()),
-        max_steps=MAX_STEPS,
-        throw=False,
-    )
-    found = solution.value[: near.size]
+    newton = optx.Newton(rtol=eps**0.75, atol=eps**0.75, linear_solver=lx.LU())
+    x, is_root = _root(slope, newton, guess, lx.LU())
+    found = x[: near.size]
     # A stationary point farther away, or a worse one, is not the minimum that was sought.
     is_near = jnp.max(jnp.abs(found - near), initial=0.0) < MAX_TURN
     after, _ = _parts(system, t, start, found, held, sought, rounding)
     is_better = jnp.linalg.norm(after) <= jnp.linalg.norm(misses) + WEAK
-    is_found = (solution.result == optx.RESULTS.successful) & is_near & is_better
+    is_found = is_root & is_near & is_better
     delta = jnp.where(is_found, found, near)
     return _differentiable_if(is_found, delta, ", ".join(repr(x.name) for x in sought))
 

@@ -43,15 +43,16 @@ class JointPosition(AbstractKinematicSensor):
     def nearest(
         self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
     ) -> Float[Array, "*n"]:
+        library, reading, measured = _in_library(reading, measured)
         if isinstance(self.joint, tuple):
             sizes = [_joint(model, name).sizes()[0] for name in self.joint]
             parts = zip(
                 self.joint,
                 sizes,
-                *(jnp.split(x, np.cumsum(sizes)[:-1], axis=-1) for x in (reading, measured)),
+                *(library.split(x, np.cumsum(sizes)[:-1], axis=-1) for x in (reading, measured)),
                 strict=True,
             )
-            return jnp.concatenate(
+            return library.concatenate(
                 [
                     JointPosition(name).nearest(model, a[..., 0], b[..., 0])[..., None]
                     if size == 1
@@ -63,14 +64,18 @@ class JointPosition(AbstractKinematicSensor):
         joint = _joint(model, self.joint)
         if joint.sizes()[0] and isinstance(joint.rotation, FreeRotation):
             turned = _nearest_quaternion(reading[..., -4:], measured[..., -4:])
-            return jnp.concatenate([reading[..., :-4], turned], axis=-1)
+            return library.concatenate([reading[..., :-4], turned], axis=-1)
         periodic = np.asarray(periodic_coordinates(joint))
         # Readings of joints with one coordinate have no axis for coordinates.
         period = 2.0 * np.pi * (periodic[0] if periodic.size == 1 else periodic)
-        library = np if all_concrete((reading, measured)) else jnp  # Of NumPy, nothing is compiled.
-        reading, measured = library.asarray(reading), library.asarray(measured)
         turns = library.round((reading - measured) / (2.0 * np.pi))
         return reading - turns * library.broadcast_to(np.asarray(period, turns.dtype), turns.shape)
+
+
+def _in_library(*arrays: Any) -> tuple[Any, ...]:
+    """NumPy, whose operations compile nothing, or JAX where arrays are traced; then the arrays."""
+    library: Any = np if all_concrete(arrays) else jnp
+    return library, *map(library.asarray, arrays)
 
 
 def _read(read: Callable[[str], Array], joint: str | tuple[str, ...]) -> Float[Array, "..."]:
@@ -90,10 +95,11 @@ def _nearest_quaternion(
     reading: Float[Array, "*n 4"], measured: Float[Array, "*n 4"]
 ) -> Float[Array, "*n 4"]:
     """The quaternion of the same rotation with the length of `measured` and the nearer sign."""
-    product = jnp.sum(reading * measured, axis=-1, keepdims=True)
-    square = jnp.sum(reading * reading, axis=-1, keepdims=True)
-    length = jnp.linalg.norm(measured, axis=-1, keepdims=True)
-    return reading * jnp.where(product < 0, -length, length) / jnp.sqrt(square)
+    library, reading, measured = _in_library(reading, measured)
+    product = library.sum(reading * measured, axis=-1, keepdims=True)
+    square = library.sum(reading * reading, axis=-1, keepdims=True)
+    length = library.linalg.norm(measured, axis=-1, keepdims=True)
+    return reading * library.where(product < 0, -length, length) / library.sqrt(square)
 
 
 class JointVelocity(AbstractKinematicSensor):

@@ -1,5 +1,7 @@
 """Fits with outliers, priors, sensors of their own, and from several starts."""
 
+import ast
+
 import diffrax
 import equinox as eqx
 import jax
@@ -12,6 +14,7 @@ from jaxmbd.identification import Cauchy, Entries, LogPosterior, Normal, Positiv
 from jaxmbd.identification.losses import Squares
 from tests.identification.test_identify import NOISE, experiment, pendulum, records, true_angles
 from tests.marks import thorough_but
+from tests.models import four_bar
 
 STIFFNESS = {"k": mbd.Parameter("forces.spring.stiffness", Positive())}
 T = jnp.zeros(())
@@ -247,3 +250,45 @@ def test_instruments_on_a_pendulum():
         mbd.sensors.JointReaction("x")(system, T, state)
     with pytest.raises(mbd.ModelError, match="unknown driver 'motor'"):
         mbd.sensors.DriverForce("motor")(system, T, state)
+
+
+# Fits of mechanisms with loops --------------------------------------------------------------------
+
+NEAR = {"left": 0.1, "right": -3.3}
+DISTANCE = {"distance": mbd.Parameter("joints.right.predecessor.p", Entries(0))}
+SHORT = 0.01 * np.arange(31)
+
+
+def linkage(distance):
+    return four_bar().replace({"joints.right.predecessor.p": np.array([distance, 0.0, 0.0])})
+
+
+@pytest.mark.long
+def test_steps_to_joints_that_do_not_close_are_not_taken():
+    """The linkage is stretched at 4 m; from 2.2 m, the first step leads beyond."""
+    angles = mbd.predict(linkage(3.9), SHORT, NEAR, substeps=2)["right"]
+    record = mbd.Experiment(SHORT, {"right": angles}, guess=NEAR)
+    fit = mbd.identify(linkage(2.2), record, DISTANCE, substeps=2)
+    assert fit["distance"] == pytest.approx(3.9, abs=1e-9)
+    (costs,) = fit.costs
+    assert costs[2] == costs[1]  # The second step was not taken.
+    assert costs[-1] < 1e-20
+    both = mbd.identify(linkage(2.2), record, DISTANCE, substeps=2, starts=2, spread=0.01)
+    assert both["distance"] == pytest.approx(3.9, abs=1e-9)
+    np.testing.assert_allclose(both.costs[0][:4], costs[:4], rtol=1e-6)
+
+
+@pytest.mark.long
+def test_a_guess_far_from_closed_joints_has_an_error_with_a_nearer_one():
+    far = {"left": np.pi, "right": -0.5}
+    message = r"experiment 0.*: the joints close only far from the guess; pass the guess {"
+    with pytest.raises(mbd.AssemblyError, match=message) as info:
+        mbd.predict(linkage(2.9), SHORT, far, substeps=2)
+    near = ast.literal_eval(str(info.value).partition("pass the guess ")[2])
+    assert np.isfinite(mbd.predict(linkage(2.9), SHORT, near, substeps=2)["right"]).all()
+    record = mbd.Experiment(SHORT, {"right": 0 * SHORT}, guess=far)
+    for substeps in (None, 2):
+        with pytest.raises(mbd.AssemblyError, match=message):
+            mbd.identify(linkage(2.9), record, DISTANCE, substeps=substeps)
+    with pytest.raises(mbd.AssemblyError, match=r"experiment 0: assemble: these joints stay open"):
+        mbd.identify(linkage(4.5), record, DISTANCE)

@@ -34,7 +34,11 @@ def analyses(model):
     motion = mbd.simulate(system, state, t1=0.2, dt=0.1)
     rest = mbd.equilibrium(system, mbd.assemble(system, {"hinge": 1.4}))
     linear = mbd.linearize(system, 0.0, rest.state)
-    return motion.states, motion.result, motion.reactions["hinge"], rest.state, linear.A
+    record = mbd.Experiment(motion.ts, {"hinge": motion.joint("hinge").q}, {"hinge": 0.3})
+    centre = {"centre": mbd.Parameter("bodies.rod.com", mbd.transforms.Entries(0))}
+    fit = mbd.identify(model.replace({"bodies.rod.com": [0.4, 0, 0]}), record, centre)
+    reactions = motion.reactions["hinge"]
+    return motion.states, motion.result, reactions, rest.state, linear.A, fit.values, fit.costs
 
 
 @pytest.mark.long
