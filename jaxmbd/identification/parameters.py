@@ -100,10 +100,11 @@ class Selected(eqx.Module):
 
     def apply(self, free: Free) -> Subject:
         """Model and sensors at free numbers."""
-        subject = self.subject
-        for p, value in zip(self.parameters, _at_once(_values, self, free), strict=True):
-            subject = eqx.tree_at(p.get, subject, value)
-        return subject
+        leaves, structure = jax.tree.flatten(self.subject)
+        for rows, value in zip(_rows(self), _at_once(_values, self, free), strict=True):
+            for i, x in zip(jax.tree.leaves(rows), jax.tree.leaves(value), strict=True):
+                leaves[i] = x
+        return jax.tree.unflatten(structure, leaves)
 
     def fitted_bodies(self, subject: Subject) -> dict[str, AbstractBody]:
         """The bodies of a subject from `apply` that the fit varies."""
@@ -159,11 +160,34 @@ def _free(selected: Selected) -> Free:
 
 def _values(selected: Selected, free: Free) -> list[Any]:
     """Values of the parameters, to be inserted in this order."""
-    subject, found = selected.subject, []
-    for p, x in zip(selected.parameters, free, strict=True):
-        # From `subject`, since other parameters may have changed entries of the same leaf.
-        found.append(p.transform.to_value(x, p.get(subject)))
-        subject = eqx.tree_at(p.get, subject, found[-1])
+    leaves, found = jax.tree.leaves(selected.subject), []
+    for p, rows, x in zip(selected.parameters, _rows(selected), free, strict=True):
+        # From `leaves`, since other parameters may have changed entries of the same leaf.
+        reference = jax.tree.map(lambda i: leaves[i], rows)
+        found.append(p.transform.to_value(x, reference))
+        for i, value in zip(jax.tree.leaves(rows), jax.tree.leaves(found[-1]), strict=True):
+            leaves[i] = value
+    return found
+
+
+def _rows(selected: Selected) -> list[Any]:
+    """For each parameter the numbers of its leaves among those of the subject, as a tree.
+
+    `equinox.tree_at` finds them anew for every value, which takes milliseconds.
+    """
+    leaves, structure = jax.tree.flatten(selected.subject)
+    places = [object() for _ in leaves]  # With numbers in place of leaves, a sum would be one too.
+    row_of = {place: i for i, place in enumerate(places)}
+    subject = jax.tree.unflatten(structure, places)
+    found = []
+    for name, p in zip(selected.names, selected.parameters, strict=True):
+        try:
+            found.append(jax.tree.map(lambda x: row_of[x], p.get(subject)))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ModelError(
+                f"parameter {name!r}: its function must return a part of the model, and compute "
+                f"nothing: {error}"
+            ) from error
     return found
 
 

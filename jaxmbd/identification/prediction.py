@@ -260,6 +260,13 @@ class Simulator(eqx.Module):
             return None
         return states_with_slopes(begin, numbers, experiment.ts, advance, self.substeps)
 
+    def at_start(self, model: Model, experiment: Experiment) -> dict[str, Float[Array, "n *k"]]:
+        """As `predict` if the mechanism stayed where it starts: the same shapes, and no motion."""
+        system, state = self.start(model, experiment)
+        n = experiment.ts.shape[0]
+        states = jax.tree.map(lambda x: jnp.broadcast_to(x[None], (n, *x.shape)), state)
+        return self.readings(system, states, experiment)
+
     def predict(
         self, model: Model, experiment: Experiment, substeps: Int[Array, ""] | None = None
     ) -> dict[str, Float[Array, "n *k"]]:
@@ -344,7 +351,7 @@ def check_sensors(simulator: Simulator, model: Model, batches: Sequence[Batch]) 
                     f"one of `sensors`: {known}"
                 )
         try:
-            shapes = jax.eval_shape(lambda e, s=simulator: s.predict(model, e), first)
+            shapes = jax.eval_shape(lambda e, s=simulator: s.at_start(model, e), first)
         except (ModelError, DataError) as error:
             raise type(error)(f"{name}: {error}") from error
         for key, values in first.measurements.items():
@@ -428,7 +435,7 @@ def _unmeasured(simulator: Simulator, model: Model, ts: Any, **start: Any) -> Ex
         raise DataError("predict: no joint has coordinates; give sensors")
     zeros = jnp.zeros(jnp.shape(ts))
     record = Experiment(ts, dict.fromkeys(names, zeros), name="predict", **start)
-    shapes = jax.eval_shape(lambda e: simulator.predict(model, e), record)
+    shapes = jax.eval_shape(lambda e: simulator.at_start(model, e), record)
     readings = {name: jnp.zeros(shapes[name].shape, shapes[name].dtype) for name in names}
     return Experiment(ts, readings, name="predict", **start)
 
