@@ -258,7 +258,7 @@ CASES = {
 
 
 # Programs of some milliseconds: of `formulate`, and reference positions.
-SMALL = {"_free", "_poses", "_report", "reference_values", "unchecked"}
+SMALL = {"_free", "_poses", "_report", "_reported", "reference_values", "unchecked"}
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ class Selected(eqx.Module):
 
     def priors(self, free: Free) -> Float[Array, "m"]:
         """Residuals of the priors, in deviations."""
-        reported = zip(self.parameters, _reported(self, free), strict=True)
+        reported = zip(self.parameters, _reports(self, free), strict=True)
         parts = [p.prior.residuals(x) for p, x in reported if p.prior is not None]
         return jnp.concatenate([free[0][:0], *parts])
 
@@ -192,10 +192,10 @@ def _rows(selected: Selected) -> list[Any]:
 
 
 def _report(selected: Selected, free: Free) -> Float[Array, "k"]:
-    return jnp.concatenate(_reported(selected, free))
+    return jnp.concatenate(_reports(selected, free))
 
 
-def _reported(selected: Selected, free: Free) -> list[Array]:
+def _reports(selected: Selected, free: Free) -> list[Array]:
     parts = []
     for p, x in zip(selected.parameters, free, strict=True):
         reference = p.get(selected.subject)
