@@ -73,7 +73,7 @@ class Fit(eqx.Module, ByLabel):
     - `singular_values`: of the Jacobian with columns of length one, largest first.
     - `overlays`: `{sensor: Overlay}` of every motion.
     - `comparisons`: measured and predicted numbers of every other record.
-    - `costs`: half the sum of squares in every step, from every start.
+    - `costs`: half the sum of squares at each start and after each of its steps.
     - `n_steps`, `result`: number of steps, and result of the optimizer or of the check of its end:
       `RESULTS.at_bound` with `bounds`, `RESULTS.no_minimum` if it ended where further steps are
       rejected.
