@@ -41,15 +41,13 @@ from .substeps import Limits, Motions, primal, warn_traced
 
 # System and initial state as a function of some numbers, shape `(k,)`.
 Begin = Callable[[Array], tuple[AbstractSystem, State]]
-# State at a time from that at an earlier one.
-Advance = Callable[[AbstractSystem, Array, Array, State], State]
 
 
 def states_with_slopes(
     begin: Begin,
     numbers: Float[Array, "k"],
     ts: Float[Array, "n"],
-    advance: Advance,
+    integrator: AbstractIntegrator,
     substeps: int,
 ) -> tuple[State, State] | None:
     """States at all times, and their derivatives by the numbers with a leading axis of length k.
@@ -68,14 +66,18 @@ def states_with_slopes(
     floats_of, start_of = jax.vmap(with_name(push))(jnp.eye(numbers.size, dtype=numbers.dtype))
     moves, _ = _depends(begun, numbers)
     moved, still = eqx.partition(floats, moves)
+    # All arrays are arguments, as code cannot be generated around values that are being traced.
+    others, static = eqx.partition((rests[0], integrator), eqx.is_array)
 
-    def run(still: Any, moved: Any, moved_of: Any, start: Any, start_of: Any, ts: Array) -> Any:
+    def run(still: Any, others: Any, moved: Any, moved_of: Any, start: Any, start_of: Any, ts: Any):
+        rest, method = eqx.combine(others, static)
+
         def step(carry: tuple[State, State], ends: tuple[Array, Array]) -> tuple[Any, None]:
             state, slopes = carry
 
             def move(moved: PyTree, state: State) -> State:
-                system = eqx.combine(moved, still, rests[0])
-                return advance(system, *ends, state)
+                system = eqx.combine(moved, still, rest)
+                return method.advance(system, *ends, state, None)[0]
 
             # Generated code within would repeat the motion for its derivative.
             with scalarjit.as_part():
@@ -93,7 +95,7 @@ def states_with_slopes(
 
         return jax.lax.scan(interval, (start, start_of), (ts[:-1], ts[1:]))[1]
 
-    args = still, moved, eqx.filter(floats_of, moves), start, start_of, ts
+    args = still, others, moved, eqx.filter(floats_of, moves), start, start_of, ts
     function = scalarjit.native_of(run, *args)
     if function is None:
         return None
@@ -208,34 +210,34 @@ class Simulator(eqx.Module):
         derivatives. Default: the static number of the simulator.
         """
         ts = experiment.ts.astype(system.mechanism.dtype)
-        advance = self.integrator.advance
         n = self.substeps if substeps is None else substeps
         count = jnp.asarray(n, dtype=ts.dtype)
         memory = self.integrator.start(system, ts[0], (ts[1] - ts[0]) / count, state)
-        floats, rest = eqx.partition((system, count), eqx.is_inexact_array)
+        # All arrays are arguments, as code cannot be generated around values that are being traced.
+        arrays, rest = eqx.partition((system, count, self.integrator), eqx.is_array)
 
         def step(
-            carry: tuple[State, PyTree], interval: tuple[Array, Array], floats: PyTree
+            carry: tuple[State, PyTree], interval: tuple[Array, Array], arrays: PyTree
         ) -> tuple[tuple[State, PyTree], State]:
-            system, count = eqx.combine(floats, rest)
+            system, count, method = eqx.combine(arrays, rest)
             start, stop = interval
             h = (stop - start) / count
 
             def substep(i: Int[Array, ""], carry: tuple[State, PyTree]) -> tuple[State, PyTree]:
                 k = jnp.asarray(i, h.dtype)  # Without `jit`, i is a number of Python.
-                return advance(system, start + k * h, start + (k + 1) * h, *carry)
+                return method.advance(system, start + k * h, start + (k + 1) * h, *carry)
 
             if isinstance(n, int) and n == 1:  # The program is smaller without a loop.
-                carry = advance(system, start, stop, *carry)
+                carry = method.advance(system, start, stop, *carry)
             else:
                 carry = jax.lax.fori_loop(0, n, substep, carry)
             return carry, carry[0]
 
-        def run(floats: PyTree, state: State, memory: PyTree, ts: Array) -> State:
-            move = functools.partial(step, floats=floats)
+        def run(arrays: PyTree, state: State, memory: PyTree, ts: Array) -> State:
+            move = functools.partial(step, arrays=arrays)
             return jax.lax.scan(move, (state, memory), (ts[:-1], ts[1:]))[1]
 
-        args = floats, state, memory, ts
+        args = arrays, state, memory, ts
         if isinstance(n, int) and self.integrator.for_fixed_steps().explicit:
             run = native_or_traced(run, *args)
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), state, run(*args))
@@ -251,14 +253,9 @@ class Simulator(eqx.Module):
         `begin`: function from the numbers to the system and its initial state. None unless code is
         generated for the motion.
         """
-        integrator = self.integrator
-
-        def advance(system: AbstractSystem, t0: Array, t1: Array, state: State) -> State:
-            return integrator.advance(system, t0, t1, state, None)[0]
-
-        if not (generates() and integrator.for_fixed_steps().explicit):
+        if not (generates() and self.integrator.for_fixed_steps().explicit):
             return None
-        return states_with_slopes(begin, numbers, experiment.ts, advance, self.substeps)
+        return states_with_slopes(begin, numbers, experiment.ts, self.integrator, self.substeps)
 
     def at_start(self, model: Model, experiment: Experiment) -> dict[str, Float[Array, "n *k"]]:
         """As `predict` if the mechanism stayed where it starts: the same shapes, and no motion."""
