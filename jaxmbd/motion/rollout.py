@@ -253,15 +253,12 @@ def _rollout(
 ) -> State:
     system = system.prepared()
     memory = integrator.start(system, t0, dt, state)
-    whole = platform() == "cuda"  # One kernel, also of an integrator with numbers of its own.
-    given = system, t0, dt, integrator if whole else None
-    floats, rest = eqx.partition(given, eqx.is_inexact_array)
+    floats, rest = eqx.partition((system, t0, dt, integrator), eqx.is_inexact_array)
 
     def step(carry: tuple[State, PyTree], n: Array, floats: PyTree) -> tuple[Any, State]:
-        system, t0, dt, own = eqx.combine(floats, rest)
+        system, t0, dt, integrator = eqx.combine(floats, rest)
         t = t0 + n * dt
-        advance = (own if whole else integrator).advance
-        y, memory = products_as_sums(advance)(system, t, t + dt, *carry)
+        y, memory = products_as_sums(integrator.advance)(system, t, t + dt, *carry)
         return (y, memory), y
 
     if isinstance(checkpoint, MemoryBudget):
@@ -275,7 +272,8 @@ def _rollout(
         return nested_scan(lambda c, n: step(c, n, floats), start, counts, lengths)[1]
 
     args = floats, state, memory, counts
-    if len(lengths) == 1 and (whole or integrator.for_fixed_steps().explicit):
+    whole = platform() == "cuda" or integrator.for_fixed_steps().explicit
+    if len(lengths) == 1 and whole:
         run = native_or_traced(run, *args)
     return run(*args)
 
