@@ -5,10 +5,12 @@ from typing import Any, Unpack
 
 import equinox as eqx
 import jax
+import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from ..errors import DataError
 from ..model import Model
-from ..model.values import is_count, require_concrete
+from ..model.values import as_jax, is_count, require_concrete
 from ..motion.results import RESULTS
 from ..programs import with_progress
 from .bounds import plane_of
@@ -19,12 +21,14 @@ from .multistart import End, joined, minimum, scattered
 from .parameters import Selection
 from .problem import Options, Problem, as_problem, motions_of
 from .records import AnyRecord
-from .residuals import Residuals
+from .residuals import Residuals, linearize
 from .substeps import AS_GOOD, MARGIN, Integration, Limits, Motions
 from .summary import Linear, fit_at, linearized, overlays_at
 
-# A fit continues with more substeps at most so many times.
+# A fit continues with more substeps, or after a Gauss–Newton step, at most so many times.
 MOST_REFITS = 2
+# The smallest part of a Gauss–Newton step that is tried.
+LEAST_PART = 2.0**-10
 
 
 @with_progress
@@ -88,6 +92,13 @@ def identify(
         end = joined(end, minimum(method, residuals, again, throw))
         motions, limits, integration = _integration(residuals, own, problem, end)
     linear = linearized(residuals, end.unknowns)
+    for _ in range(MOST_REFITS):
+        again = _along_step(residuals, end, linear)
+        if again is None:
+            break
+        end = joined(end, minimum(method, residuals, again, throw))
+        motions, limits, integration = _integration(residuals, own, problem, end)
+        linear = linearized(residuals, end.unknowns)
     if linear.bounds.of_bodies and not linear.is_minimum:
         end = _along_bound(method, residuals, end, linear, throw)
         motions, limits, integration = _integration(residuals, own, problem, end)
@@ -130,6 +141,25 @@ def _integration(
     motions = motions_of(residuals, experiments, end.unknowns)
     limits = Limits(problem.noise or {}, rms_of(overlays_at(residuals, motions)))
     return motions, limits, motions.measured(residuals.simulator.substeps, limits)
+
+
+def _along_step(residuals: Residuals, end: End, linear: Linear) -> Any:
+    """A better point along the Gauss–Newton step, with a leading axis; None if there is none.
+
+    At the edge of what exists, steps are rejected until their damping makes them those of steepest
+    descent. These may lead across the edge, and the Gauss–Newton step away from it.
+    """
+    if linear.is_minimum or linear.bounds.found or end.result != RESULTS.successful:
+        return None
+    (flat, unravel), cost = ravel_pytree(end.unknowns), float(np.sum(linear.at_end.r**2))
+    part = 1.0
+    while part >= LEAST_PART:
+        point = unravel(as_jax(np.asarray(flat + part * linear.step, flat.dtype)))
+        r = np.asarray(linearize(residuals, point).r)
+        if float(np.sum(r**2)) < cost:  # False for NaN.
+            return jax.tree.map(lambda x: x[None], point)
+        part = part / 2
+    return None
 
 
 def _along_bound(

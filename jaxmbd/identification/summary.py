@@ -47,13 +47,14 @@ class BoundWarning(UserWarning):
 class Linear(NamedTuple):
     """The linearized problem at the end of a minimization.
 
-    - `at_end`: residuals and derivatives; `step`: the Gauss–Newton step.
+    - `at_end`: residuals and derivatives; `step`: the Gauss–Newton step, shape `(n,)`.
     - `bounds`: bounds at which the minimization ended.
     - `statistics`, `degrees`: of the unknowns, conditional on the bounds, and degrees of freedom.
     - `is_minimum`: whether steps along the bounds would not reduce the residuals.
     """
 
     at_end: Linearization
+    step: np.ndarray
     bounds: Bounds
     statistics: Statistics
     degrees: float
@@ -68,7 +69,7 @@ def linearized(residuals: Residuals, unknowns: Any) -> Linear:
     bounds = bounds_at(residuals.selected, unknowns[0], line, step)
     held = bounds.rows if bounds.found else None
     found, degrees, _, is_minimum = _linear(residuals, line, held)
-    return Linear(line, bounds, found, degrees, is_minimum)
+    return Linear(line, step, bounds, found, degrees, is_minimum)
 
 
 def fit_at(
