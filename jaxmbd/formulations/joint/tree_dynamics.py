@@ -197,7 +197,9 @@ def accelerations(
     system = with_values_looked_up(system, t)
     plain = _by_articulated_bodies if system.nv > MAX_DENSE else _by_mass_matrix
     fn = native_of(_by_articulated_bodies, system, (t, state), otherwise=plain)
-    if fn is None and not is_part():
+    if is_part():  # What the program would close over is no argument of it: there is no code then.
+        fn = plain
+    elif fn is None:
         fn = traced(plain, system, (t, state))
     # The rule below has no derivatives by values that a user's function closes over.
     return plain(system, (t, state)) if fn is None else _solved(system, t, state, fn=fn)
@@ -222,6 +224,8 @@ def _(primals, tangents, *, fn):
     def tangent(at: tuple[Primals, Float[Array, "nv"]], dots: Float[Array, "n"]) -> Array:
         return _slope(*at, unravel(dots))
 
+    if is_part():
+        return vdot, tangent((primals, vdot), dots)
     linear = native_of(tangent, (primals, vdot), dots, linear=1)
     linear = eqx.filter_checkpoint(tangent, prevent_cse=False) if linear is None else linear
     return vdot, linear((primals, vdot), dots)
