@@ -214,12 +214,12 @@ class Simulator(eqx.Module):
         count = jnp.asarray(n, dtype=ts.dtype)
         memory = self.integrator.start(system, ts[0], (ts[1] - ts[0]) / count, state)
         # All arrays are arguments, as code cannot be generated around values that are being traced.
-        arrays, rest = eqx.partition((system, count, self.integrator), eqx.is_array)
+        arrays, rest = eqx.partition((system, count, n, self.integrator), eqx.is_array)
 
         def step(
             carry: tuple[State, PyTree], interval: tuple[Array, Array], arrays: PyTree
         ) -> tuple[tuple[State, PyTree], State]:
-            system, count, method = eqx.combine(arrays, rest)
+            system, count, n, method = eqx.combine(arrays, rest)
             start, stop = interval
             h = (stop - start) / count
 
@@ -238,7 +238,7 @@ class Simulator(eqx.Module):
             return jax.lax.scan(move, (state, memory), (ts[:-1], ts[1:]))[1]
 
         args = arrays, state, memory, ts
-        if isinstance(n, int) and self.integrator.for_fixed_steps().explicit:
+        if self.integrator.for_fixed_steps().explicit:
             run = native_or_traced(run, *args)
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), state, run(*args))
 
