@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..mechanism.groups import group_by
-from ..model.values import all_concrete, as_jax, is_concrete, on_host
+from ..model.values import as_jax, library_of, on_host
 from ..signals import Samples
 from .experiment import Experiment, RecordName
 
@@ -34,11 +34,7 @@ class Batch(eqx.Module):
 
     def record(self, i: int) -> Experiment:
         """One of the records, padded."""
-
-        def row(x: Array) -> Array:
-            return as_jax(on_host(x)[i])
-
-        return jax.tree.map(row, self.experiments)
+        return row(self.experiments, i)
 
 
 def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
@@ -62,10 +58,18 @@ def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
     )
 
 
+def row(tree: Any, i: int) -> Any:
+    """One row of all arrays."""
+    return jax.tree.map(lambda x: as_jax(on_host(x)[i]), tree)
+
+
+def as_one(tree: Any) -> Any:
+    """All arrays with a leading axis of length one."""
+    return jax.tree.map(lambda x: as_jax(on_host(x)[None]), tree)
+
+
 def _stacked(*arrays: Any) -> Array:
-    if all_concrete(arrays):
-        return as_jax(np.stack(arrays))  # Nothing is compiled.
-    return jnp.stack(arrays)
+    return as_jax(library_of(*arrays).stack(arrays))
 
 
 def _given(experiment: Experiment) -> tuple[Any, Any]:
@@ -85,7 +89,7 @@ def _pad(experiment: Experiment, length: int, longest: int) -> Experiment:
 
     def extend(x: Array) -> Array:
         more = [(0, length - n), *[(0, 0)] * (x.ndim - 1)]
-        library: Any = np if is_concrete(x) else jnp
+        library = library_of(x)
         return library.pad(x, more) if x.dtype == bool else library.pad(x, more, mode="edge")
 
     def sampled(x: Any) -> Any:

@@ -19,6 +19,7 @@ from ..model import Model
 from ..programs import stored
 from ..system import constraints
 from ..system.joint_states import joint_states
+from .batches import as_one
 from .experiment import Experiment
 from .fit import Fit, Overlay, overlays_of
 from .minimizers import LevenbergMarquardt
@@ -68,7 +69,7 @@ def _known_noise(fit: Fit, records: Sequence[Experiment]) -> dict[str, float]:
 
 def fitted_starts(residuals: Residuals) -> Any:
     """The unknowns of `held_residuals` with the initial states that fit the readings best."""
-    firsts = jax.tree.map(lambda x: x[None], residuals.unknowns())
+    firsts = as_one(residuals.unknowns())
     return minimum(LevenbergMarquardt(), residuals, firsts, throw=False).unknowns
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 import equinox as eqx
-import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
@@ -13,6 +12,7 @@ from ..model import Model
 from ..model.values import as_jax, is_count, require_concrete
 from ..motion.results import RESULTS
 from ..programs import with_progress
+from .batches import as_one
 from .bounds import plane_of
 from .experiment import Experiment
 from .fit import Fit, Search, rms_of
@@ -88,21 +88,21 @@ def identify(
         if more is None:
             break
         residuals = residuals.stepped(more)
-        again = jax.tree.map(lambda x: x[None], end.unknowns)
+        again = as_one(end.unknowns)
         end = joined(end, minimum(method, residuals, again, throw))
         motions, limits, integration = _integration(residuals, own, problem, end)
-    linear = linearized(residuals, end.unknowns)
+    linear, checked = linearized(residuals, end.unknowns), end
     for _ in range(MOST_REFITS):
         again = _along_step(residuals, end, linear)
         if again is None:
             break
         end = joined(end, minimum(method, residuals, again, throw))
-        motions, limits, integration = _integration(residuals, own, problem, end)
         linear = linearized(residuals, end.unknowns)
     if linear.bounds.of_bodies and not linear.is_minimum:
         end = _along_bound(method, residuals, end, linear, throw)
-        motions, limits, integration = _integration(residuals, own, problem, end)
         linear = linearized(residuals, end.unknowns)
+    if end is not checked:
+        motions, limits, integration = _integration(residuals, own, problem, end)
     if not integration.is_met:
         motions.warn("identify", integration, limits, not residuals.simulator.chooses)
     search = Search(method, starts, spread, seed)
@@ -157,7 +157,7 @@ def _along_step(residuals: Residuals, end: End, linear: Linear) -> Any:
         point = unravel(as_jax(np.asarray(flat + part * linear.step, flat.dtype)))
         r = np.asarray(linearize(residuals, point).r)
         if float(np.sum(r**2)) < cost:  # False for NaN.
-            return jax.tree.map(lambda x: x[None], point)
+            return as_one(point)
         part = part / 2
     return None
 
@@ -172,7 +172,7 @@ def _along_bound(
     """The end of a fit that goes on along the bound at which bodies became impossible."""
     plane = plane_of(linear.bounds, end.unknowns[0], linear.statistics.scale)
     along = eqx.tree_at(lambda x: x.confinement, residuals, plane, is_leaf=lambda x: x is None)
-    again = jax.tree.map(lambda x: x[None], end.unknowns)
+    again = as_one(end.unknowns)
     end = joined(end, minimum(method, along, again, throw))
     return end._replace(unknowns=along.confined(end.unknowns))
 

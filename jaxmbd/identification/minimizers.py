@@ -17,7 +17,8 @@ from ..motion.results import RESULTS
 from ..programs import stored
 from ..programs.progress import say
 from ..programs.tracing import nan_for_errors
-from .residuals import Linearization, Residuals, as_one, compiled, linearize_each, row
+from .batches import as_one, row
+from .residuals import Linearization, Residuals, compiled, linearize_each
 
 
 class Ends(NamedTuple):
@@ -63,7 +64,7 @@ class LevenbergMarquardt(AbstractMinimizer):
         search = _begun(self, residuals, starts, first.J)
         n, costs = len(search.y), []
         n_steps, ended = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
-        line = as_one(first.r), as_one(first.J)
+        line = as_one((first.r, first.J))
         if n > 1:
             line = linearize_each(residuals, starts)
         for _ in range(self.max_steps):
@@ -105,7 +106,7 @@ class FirstOrder(AbstractMinimizer):
 
 
 def _say(step: int, costs: Any) -> None:
-    say(f"step {step}, half the sum of squares {np.nanmin(np.asarray(costs)):.6g}")
+    say(f"step {step}, half the sum of squares {np.fmin.reduce(np.asarray(costs)):.6g}")
 
 
 @stored

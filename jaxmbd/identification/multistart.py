@@ -8,9 +8,10 @@ from jaxtyping import Array
 from ..errors import SimulationError
 from ..model.values import as_jax
 from ..motion.results import RESULTS
+from .batches import row
 from .minimizers import AbstractMinimizer, Ends
 from .problem import readings_at
-from .residuals import Residuals, by_batch, linearize, n_others, row
+from .residuals import Residuals, by_batch, linearize, n_others
 
 
 class End(NamedTuple):

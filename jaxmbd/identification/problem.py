@@ -205,9 +205,7 @@ def readings_at(residuals: Residuals, unknowns: Any, substeps: int) -> list[Mapp
     """Readings of all batches. **Raises** `AssemblyError` without a start near the guess."""
     readings = _readings(residuals.stepped(1), unknowns, as_jax(np.int32(substeps)))
     if not all(np.isfinite(x).all() for x in jax.tree.leaves(readings)):
-        subject = residuals.selected.apply(unknowns[0])
-        simulator = eqx.tree_at(lambda s: s.sensors, residuals.simulator, subject.sensors)
-        check_starts(simulator, subject.model, residuals.batches, readings)
+        check_starts(*residuals.fitted(unknowns[0]), residuals.batches, readings)
     return readings
 
 

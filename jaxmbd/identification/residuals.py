@@ -28,7 +28,7 @@ from ..programs.tracing import nan_for_errors, with_name
 from ..sensors import JointPosition, nearest_reading
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State
-from .batches import Batch
+from .batches import Batch, as_one, row
 from .continuity import Continuity
 from .experiment import Experiment, nearest_in_periods
 from .losses import AbstractLoss
@@ -442,20 +442,7 @@ def linearize_each(residuals: Residuals, unknowns: Any) -> tuple[Any, Any]:
         return compiled(_linearized_each, residuals, unknowns)
     # The program with which a fit begins and ends.
     line = linearize(residuals, row(unknowns, 0))
-    return as_one(line.r), as_one(line.J)
-
-
-# By NumPy, as each operation of JAX outside of a program compiles one.
-
-
-def row(tree: Any, i: int) -> Any:
-    """One row of all arrays."""
-    return jax.tree.map(lambda x: as_jax(np.asarray(x)[i]), tree)
-
-
-def as_one(x: Array) -> Array:
-    """An array with a leading axis of length one."""
-    return as_jax(np.asarray(x)[None])
+    return as_one((line.r, line.J))
 
 
 def _linearized_each(residuals: Residuals, unknowns: Any) -> tuple[Array, Array]:

@@ -132,6 +132,11 @@ def on_host(x: Any) -> Any:
     return np.asarray(x) if is_concrete(x) else x
 
 
+def library_of(*arrays: Any) -> Any:
+    """NumPy, whose operations compile nothing, or `jax.numpy` if arrays are traced."""
+    return np if all_concrete(arrays) else jnp
+
+
 def direction() -> Any:
     """A dataclass field that holds a direction, of any length but zero.
 

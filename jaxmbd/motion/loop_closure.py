@@ -19,7 +19,15 @@ from ..joints.rotation import FreeRotation
 from ..lie import so3
 from ..model.values import is_concrete, on_host
 from ..programs import stored
-from ..programs.tracing import branched_error_if, error_if, kernel, stop_gradients, with_name
+from ..programs.tracing import (
+    branched_error_if,
+    error_if,
+    gives_nan,
+    kernel,
+    nan_if,
+    stop_gradients,
+    with_name,
+)
 from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.configuration import AbstractConfiguration
@@ -117,14 +125,14 @@ def closed(
     coordinates, or if joints close the wrong way round only.
     """
     if sought:
-        start = _approach(system, t, start, held, sought)
+        start = _approach(system, t, start, held, sought, gives_nan())
     q, is_open, angles = _newton(system, t, start, held)
     if not is_concrete(is_open):
         return _judged(system, q, is_open, angles)
     if not is_open:  # A long way leaves rounding errors, which are residuals to the next search.
         q, is_open, angles = _newton(system, t, q, held)
     if is_open or np.any(constraints.is_reversed(on_host(angles))):
-        near = _approach(system, t, start, held, ())
+        near = _approach(system, t, start, held, (), gives_nan())
         q, still_open, after = _newton(system, t, near, held)
         if still_open:
             if not is_open:
@@ -407,7 +415,12 @@ def joint_rows(
 @stored
 @with_room
 def _approach(
-    system: AbstractSystem, t: Time, start: Coordinates, held: Targets, sought: Targets
+    system: AbstractSystem,
+    t: Time,
+    start: Coordinates,
+    held: Targets,
+    sought: Targets,
+    nan: bool,
 ) -> Coordinates:
     """Minimize constraint residuals by Levenberg and Marquardt's method, from near `start`.
 
@@ -421,7 +434,7 @@ def _approach(
     own = sizes.scales_at(system, t, start)
     satisfied, small = _at_start(system, t, start, held, sought, own)
     delta = jnp.where(satisfied, 0.0, _descend(system, t, start, held, sought, satisfied))
-    return system.retract(start, _nearest(system, t, start, held, sought, delta, small))
+    return system.retract(start, _nearest(system, t, start, held, sought, delta, small, nan))
 
 
 def _descend(
@@ -475,6 +488,7 @@ def _nearest(
     sought: Targets,
     near: Velocities,
     rounding: tuple[Float[Array, "m"], Float[Array, "n"]],
+    nan: bool,
 ) -> Velocities:
     """The increment δ near `near` that minimizes the misses m(δ) of sought values, joints closed.
 
@@ -501,7 +515,7 @@ def _nearest(
     is_better = jnp.linalg.norm(after) <= jnp.linalg.norm(misses) + WEAK
     is_found = is_root & is_near & is_better
     delta = jnp.where(is_found, found, near)
-    return _differentiable_if(is_found, delta, ", ".join(repr(x.name) for x in sought))
+    return _differentiable_if(is_found, delta, ", ".join(repr(x.name) for x in sought), nan)
 
 
 @kernel
@@ -564,17 +578,21 @@ def _slope(
 
 
 @eqx.filter_custom_jvp
-def _differentiable_if(is_found: Bool[Array, ""], delta: Velocities, names: str) -> Velocities:
-    """`delta`, whose derivative is an error at run time unless `is_found`."""
+def _differentiable_if(
+    is_found: Bool[Array, ""], delta: Velocities, names: str, nan: bool
+) -> Velocities:
+    """`delta`, whose derivative is an error at run time, or NaN, unless `is_found`."""
     return delta
 
 
 @_differentiable_if.def_jvp
 def _(primals: tuple, tangents: tuple) -> tuple[Velocities, Velocities]:
-    is_found, delta, names = primals
+    is_found, delta, names, nan = primals
     message = (
         f"assemble: no position is nearest to the guess for {names}, so that none has a derivative "
         "there; hold joints instead (hold=...), or start from a nearer guess"
     )
-    one = error_if(jnp.ones((), delta.dtype), ~is_found, message)
+    one = jnp.ones((), delta.dtype)
+    # JAX keeps this rule with the trace of `_approach`: the choice is an argument of that.
+    one = nan_if(one, ~is_found) if nan else error_if(one, ~is_found, message)
     return delta, one * tangents[1]

@@ -140,7 +140,13 @@ def nan_for_errors() -> Iterator[None]:
         _gives_nan.reset(token)
 
 
-def _nan_if(x: Any, bad: Any) -> Any:
+def gives_nan() -> bool:
+    """True within `nan_for_errors`: an argument for functions whose traces JAX keeps."""
+    return _gives_nan.get()
+
+
+def nan_if(x: Any, bad: Any) -> Any:
+    """x, with NaN in place of floats if any of `bad` is true."""
     lost = jnp.any(bad)
     floats, rest = eqx.partition(x, eqx.is_inexact_array)
     return eqx.combine(jax.tree.map(lambda of: jnp.where(lost, jnp.nan, of), floats), rest)
@@ -148,16 +154,16 @@ def _nan_if(x: Any, bad: Any) -> Any:
 
 def error_if(x: Any, bad: Any, message: str) -> Any:
     """x, after an error at run time if any of `bad` is true; as `equinox.error_if`."""
-    if _gives_nan.get():
-        return _nan_if(x, bad)
+    if gives_nan():
+        return nan_if(x, bad)
     with unwatched():
         return eqx.error_if(x, bad, message)
 
 
 def branched_error_if(x: Any, bad: Any, index: Any, messages: Sequence[str]) -> Any:
     """x, after an error with one of the messages; as `equinox.branched_error_if`."""
-    if _gives_nan.get():
-        return _nan_if(x, bad)
+    if gives_nan():
+        return nan_if(x, bad)
     with unwatched():
         return eqx.branched_error_if(x, bad, index, messages)
 

@@ -14,7 +14,7 @@ from ..joints.rotation import FreeRotation
 from ..lie import so3
 from ..mechanism.named_motion import AbstractNamedMotion
 from ..model import Frame, Model, ground
-from ..model.values import all_concrete
+from ..model.values import library_of
 from .abstract import AbstractKinematicSensor
 
 
@@ -73,8 +73,8 @@ class JointPosition(AbstractKinematicSensor):
 
 
 def _in_library(*arrays: Any) -> tuple[Any, ...]:
-    """NumPy, whose operations compile nothing, or JAX where arrays are traced; then the arrays."""
-    library: Any = np if all_concrete(arrays) else jnp
+    """The library of arrays, and the arrays as its own."""
+    library = library_of(*arrays)
     return library, *map(library.asarray, arrays)
 
 
