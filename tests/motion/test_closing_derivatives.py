@@ -33,9 +33,14 @@ def test_a_sought_value_determines_positions_and_derivatives():
 def test_the_derivative_where_no_minimum_is_found_is_an_error():
     x = jnp.array([0.3])
     of_x = eqx.filter_jit(
-        lambda found, x: loop_closure._differentiable_if(found, x, "'rocker pin'")[0]
+        lambda found, x, nan=False: loop_closure._differentiable_if(found, x, "'rocker pin'", nan)[
+            0
+        ]
     )
     assert of_x(jnp.array(False), x) == x[0]
     assert jax.grad(lambda x: of_x(jnp.array(True), x))(x) == 1.0
     with pytest.raises(RuntimeError, match="no position is nearest to the guess for 'rocker pin'"):
         jax.grad(lambda x: of_x(jnp.array(False), x))(x).block_until_ready()
+    # In fits, which do not take steps to NaN.
+    assert jnp.isnan(jax.grad(lambda x: of_x(jnp.array(False), x, True))(x)).all()
+    assert jax.grad(lambda x: of_x(jnp.array(True), x, True))(x) == 1.0
