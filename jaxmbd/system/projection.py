@@ -44,7 +44,8 @@ class Projection(AbstractCorrection):
         return state.v
 
     def corrected(self, system: AbstractSystem, t: Time, state: State, choice: Choice) -> State:
-        return small_correction(system, choice, state, projected(system, t, state))
+        moved = projected(system, t, state, with_rounding=True)
+        return small_correction(system, choice, state, moved)
 
     def placed(self, system: AbstractSystem, t: Time, state: State) -> State:
         return projected(system, t, state)
@@ -75,16 +76,23 @@ def _metric(system: AbstractSystem, q: Coordinates, v: Float[Array, "n nv"]) -> 
 
 
 def projected(
-    system: AbstractSystem, t: Time, state: State, movable: Bool[Array, "nv"] | None = None
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    movable: Bool[Array, "nv"] | None = None,
+    *,
+    with_rounding: bool = False,
 ) -> State:
     """The projection of a state onto the constraints, positions first.
 
     Residuals that are rounding errors are not corrected: near singular positions, the correction
-    would be their square root.
+    would be their square root. A motion with such a residual in all of its steps, however, is one
+    of links of slightly other lengths, which turns into another branch where the given links pass
+    a singular position straight on. `with_rounding` corrects these residuals of positions, too.
     """
     t = as_time(t, system)
     scale = sizes.scales_at(system, t, state.q)
-    q = project_positions(system, t, state.q, movable, scale)
+    q = project_positions(system, t, state.q, movable, scale, with_rounding)
     v = project_velocities(system, t, State(q, state.v, state.z), movable, scale)
     return State(q, v, state.z)
 
@@ -130,13 +138,15 @@ def project_positions(
     q: Coordinates,
     movable: Bool[Array, "nv"] | None = None,
     scale: Float[Array, "ng"] | None = None,
+    with_rounding: bool = False,
 ) -> Coordinates:
     """Coordinates near `q` that satisfy g(t, q) = 0.
 
     Gauss-Newton steps q ⊞ -M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ g are iterated until g is a rounding error, or no
     longer decreases. The derivative is that of one more such step. It is exact if `q` satisfies
     g = 0; otherwise its relative error is about the size of the correction, which is the error of a
-    step (7e-7 for midpoint steps of 20 ms of a four-bar). `scale` as of `project_velocities`.
+    step (7e-7 for midpoint steps of 20 ms of a four-bar). `scale` as of `project_velocities`,
+    `with_rounding` as of `projected`.
     """
     if constraints.n_constraints(system) == 0:
         return q
@@ -147,9 +157,9 @@ def project_positions(
     def corrected(end: Array, args: tuple[AbstractSystem, Time, Array, Array]) -> Array:
         system, t, q, scale = args
         end = q + jax.lax.stop_gradient(end - q)
-        return kernel(_correct)(system, t, end, scale, movable)[0]
+        return kernel(_correct)(system, t, end, scale, movable, with_rounding)[0]
 
-    end = _closed(constant, time, start, scale, movable)
+    end = _closed(constant, time, start, scale, movable, with_rounding)
     return converged(corrected, end, (system, t, q, scale))
 
 
@@ -159,14 +169,17 @@ def _closed(
     q: Coordinates,
     scale: Float[Array, "ng"],
     movable: Bool[Array, "nv"] | None,
+    with_rounding: bool,
 ) -> Coordinates:
+    tolerance = 10 * float(jnp.finfo(q.dtype).eps) if with_rounding else 0.0
+
     def unfinished(now: tuple[Any, ...]) -> Bool[Array, ""]:
         _, error, before, n = now  # `error` is the residual before the last correction.
-        return (error > 0) & (error < 0.5 * before) & (n < MAX_STEPS)
+        return (error > tolerance) & (error < 0.5 * before) & (n < MAX_STEPS)
 
     def step(now: tuple[Any, ...]) -> tuple[Any, ...]:
         q, before, _, n = now
-        q, error = kernel(_correct)(system, t, q, scale, movable)
+        q, error = kernel(_correct)(system, t, q, scale, movable, with_rounding)
         return q, error, before, n + 1
 
     largest = jnp.array(jnp.finfo(q.dtype).max, q.dtype)
@@ -180,16 +193,17 @@ def _correct(
     q: Coordinates,
     scale: Float[Array, "ng"],
     movable: Bool[Array, "nv"] | None,
+    with_rounding: bool,
 ) -> tuple[Coordinates, Float[Array, ""]]:
     """Coordinates after one Gauss-Newton step, and the largest residual by `scale` before it.
 
-    Residuals that are rounding errors count as zero.
+    Residuals that are rounding errors count as zero, unless `with_rounding`.
     """
     c = system.configuration(t, q)
     holonomic = np.flatnonzero(constraints.is_holonomic(system))
     g = constraints.residual(system, c)
     equations = saddle_point(system, c, g, movable, rows=holonomic)
-    g = sizes.above_rounding(c, g, scale)
+    g = g if with_rounding else sizes.above_rounding(c, g, scale)
     change, _ = equations.solve(jnp.zeros(system.nv, dtype=q.dtype), -g[holonomic])
     return system.retract(q, change), jnp.max(jnp.abs(g) / scale)
 
@@ -221,7 +235,8 @@ class CoordinatePartitioning(AbstractCorrection):
 
     def corrected(self, system: AbstractSystem, t: Time, state: State, choice: Choice) -> State:
         movable, before = choice
-        return small_correction(system, before, state, projected(system, t, state, movable))
+        moved = projected(system, t, state, movable, with_rounding=True)
+        return small_correction(system, before, state, moved)
 
     def placed(self, system: AbstractSystem, t: Time, state: State) -> State:
         return projected(system, t, state, dependent(system, t, state.q))

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import diffrax
 import numpy as np
 import pytest
 
 import jaxmbd as mbd
 from jaxmbd.motion.motion_warnings import _first
-from tests import models
 from tests.formulations.test_redundant import four_bar
+from tests.marks import thorough_but
 
 # Lengths of crank, coupler, rocker and frame.
 PARALLELOGRAM, KITE, CRANK_ROCKER = (
@@ -90,26 +91,38 @@ def test_violated_constraints_and_long_intervals_decide_nothing():
     assert passage(G[::20], angle[::20]) is None
 
 
-def moved(formulation, lengths, side, angle, rate, load=1.0):
+def moved(method, lengths, side, angle, rate, load=1.0):
     """Angles of the joints over a second under weight, and the change of energy as a part.
 
-    `load`: mass of the coupler by that of another bar.
+    `method`: formulation and integrator; `load`: mass of the coupler by that of another bar.
     """
+    formulation, integrator = method
     model = four_bar(lengths).with_(forces={"spring": None})
     body: Any = model.bodies["coupler"]
     heavy = mbd.RigidBody(load * body.mass, load * body.inertia, body.com)
     system = mbd.formulate(model.with_(bodies={"coupler": heavy}), formulation)
     coupler, rocker = directions(lengths, side, angle)
     guess = {"A": angle, "B": coupler - angle, "D": rocker}
-    motion = mbd.simulate(system, mbd.assemble(system, guess, {"A": rate}, hold=["A"]), t1=1.0)
+    start = mbd.assemble(system, guess, {"A": rate}, hold=["A"])
+    motion = mbd.simulate(system, start, t1=1.0, integrator=integrator)
     total = np.asarray(motion.energy.total)
     change = np.abs(total - total[0]).max() / np.max(motion.energy.kinetic)
     return *(np.unwrap(motion.joint(name).q) for name in "ABD"), change
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("formulation", models.FORMULATIONS, ids=models.name_of)
-def test_motions_under_weight_pass_change_points_straight_on(formulation):
+METHODS = {
+    "joint": (mbd.JointCoordinates(), None),
+    "maximal": (mbd.MaximalCoordinates(), None),
+    "partitioning": (
+        mbd.JointCoordinates(),
+        mbd.ExplicitRK(diffrax.Tsit5(), mbd.CoordinatePartitioning()),
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", thorough_but(["joint"], METHODS))
+def test_motions_under_weight_pass_change_points_straight_on(method):
     """Energy and branch of parallelograms, antiparallelograms and kites, and the warning.
 
     Linkages that pass no change point give none.
@@ -122,7 +135,7 @@ def test_motions_under_weight_pass_change_points_straight_on(formulation):
         (KITE, LEFT, 1.0, -20.0, 1.0),
     ]:
         with pytest.warns(mbd.BifurcationWarning, match="passes a singular"):
-            A, B, D, change = moved(formulation, lengths, side, angle, rate, load)
+            A, B, D, change = moved(METHODS[method], lengths, side, angle, rate, load)
         assert change < 1e-6
         n = np.floor(A / np.pi)
         assert np.ptp(n) >= 1
@@ -136,4 +149,4 @@ def test_motions_under_weight_pass_change_points_straight_on(formulation):
         (CRANK_ROCKER, LEFT, 1.0, 20.0),
         ((0.1999, 0.5, 0.2, 0.5), LEFT, 1.0, 10.0),
     ]:
-        assert moved(formulation, lengths, side, angle, rate)[-1] < 1e-6
+        assert moved(METHODS[method], lengths, side, angle, rate)[-1] < 1e-6
