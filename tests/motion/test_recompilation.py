@@ -136,7 +136,8 @@ def test_repeated_functions_become_loops():
 
 @pytest.mark.thorough
 def test_a_second_process_compiles_nothing(tmp_path):
-    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path)}
+    """With JAX's cache alone. What jaxmbd stores is in tests/programs/test_storage.py."""
+    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "SCALARJIT_CACHE": ""}
     counts = []
     for _ in range(2):
         command = [sys.executable, "-c", SECOND]
