@@ -49,7 +49,7 @@ def length_at(c: AbstractConfiguration) -> Float[Array, ""]:
 
 def of_joint(joint: AbstractJoint, length: Float[Array, ""], n: int) -> Float[Array, "n"]:
     """Large changes of the n coordinates or velocities of a joint: `length` [m], then radians."""
-    k = len(joint.translation)
+    k = min(n, len(joint.translation))  # Joints that are constraints alone have no coordinates.
     return jnp.concatenate([jnp.full(k, length), jnp.ones(n - k, length.dtype)])
 
 

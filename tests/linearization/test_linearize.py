@@ -238,6 +238,25 @@ def test_rolling_disc(formulation):
         np.testing.assert_allclose(values, 0.0, atol=1e-3)
 
 
+@pytest.mark.parametrize("formulation", thorough_but(REGULAR[:1], REGULAR), ids=name_of)
+def test_a_joint_without_coordinates(formulation):
+    """A body in a plane on a massless rod, which is a distance: λ² = -g / l below its bearing."""
+    length = 0.7
+    model = mbd.Model(
+        {"bob": mbd.inertia.box(2.0, [0.1, 0.1, 0.1])},
+        {
+            "plane": joints.Planar(mbd.ground, "bob", axis=[0, 1, 0]),
+            "rod": joints.Distance(mbd.ground, "bob", length=length),
+        },
+        {"gravity": forces.Gravity()},
+    )
+    system = mbd.formulate(model, formulation)
+    state = mbd.assemble(system, {"plane": [0, length, 0]}, hold=["plane"])
+    root = 1j * np.sqrt(models.GRAVITY / length)
+    linear = mbd.linearize(system, 0.0, state)
+    np.testing.assert_allclose(eigenvalues(linear.A), [-root, 0, 0, root], atol=1e-7)
+
+
 @pytest.mark.thorough
 def test_steady_rotation():
     """A ball on an arm of a freely turning shaft, about cos φ = g / (h Ω²).
