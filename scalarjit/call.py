@@ -1,5 +1,6 @@
 """Calls of generated code inside of JAX's programs, with derivatives and batches."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -61,7 +62,11 @@ class NativeFunction:
 
 
 def native_of(
-    fn: Callable[..., Any], *args: Any, otherwise: Callable[..., Any] | None = None, linear: int = 0
+    fn: Callable[..., Any],
+    *args: Any,
+    otherwise: Callable[..., Any] | None = None,
+    linear: int = 0,
+    most: float = math.inf,
 ) -> NativeFunction | None:
     """Convert fn to generated code for arguments of these shapes.
 
@@ -73,19 +78,24 @@ def native_of(
 
     - `otherwise`: an equivalent function, which other platforms compute. Default: `fn`.
     - `linear`: number of last arrays among the arguments in which `fn` is linear.
+    - `most`: the most operations of code for processors. Default: what the compiler can take.
     """
-    found = native_or_reason(fn, *args, otherwise=otherwise, linear=linear)
+    found = native_or_reason(fn, *args, otherwise=otherwise, linear=linear, most=most)
     return None if isinstance(found, str) else found
 
 
 def native_or_reason(
-    fn: Callable[..., Any], *args: Any, otherwise: Callable[..., Any] | None = None, linear: int = 0
+    fn: Callable[..., Any],
+    *args: Any,
+    otherwise: Callable[..., Any] | None = None,
+    linear: int = 0,
+    most: float = math.inf,
 ) -> NativeFunction | str:
     """The same as `native_of`, but with the reason instead of None."""
     if not generates():
         return why_none() or ""
     program, structure, plain = _traced(fn, args, otherwise)
-    reason = _reason(program)
+    reason = _reason(program, most)
     if reason is not None:
         return reason
     return NativeFunction(program, structure, linear, plain)
@@ -106,15 +116,18 @@ def native_by_name(name: str, fn: Callable[..., Any], *args: Any) -> NativeFunct
     return None if program is None else NativeFunction(program, jax.tree.structure(results))
 
 
-def native_or_traced(fn: Callable[..., Any], *args: Any) -> Callable[..., Any]:
+def native_or_traced(
+    fn: Callable[..., Any], *args: Any, most: float = math.inf
+) -> Callable[..., Any]:
     """fn as generated code, or as JAX compiles it; a function of the arrays among the arguments.
 
-    `fn` is traced here in both cases, unless generated code is switched off.
+    `fn` is traced here in both cases, unless generated code is switched off. `most` as of
+    `native_of`.
     """
     if not generates():
         return fn
     program, structure, _ = _traced(fn, args, None)
-    if _reason(program) is None:
+    if _reason(program, most) is None:
         return NativeFunction(program, structure)
     return _of_program(program, structure)
 
@@ -188,12 +201,12 @@ def _traced(
     return program, jax.tree.structure(shapes), None if otherwise is None else elsewhere
 
 
-def _reason(program: ClosedJaxpr) -> str | None:
+def _reason(program: ClosedJaxpr, most: float = math.inf) -> str | None:
     if any(isinstance(x, Tracer) for x in program.consts):
         return "traced values besides the arguments"
     if not program.out_avals:
         return "no results"
-    return reason_on_gpu(program) if platform() == "cuda" else reason_for_none(program)
+    return reason_on_gpu(program) if platform() == "cuda" else reason_for_none(program, most)
 
 
 def _is_array_like(x: Any) -> bool:

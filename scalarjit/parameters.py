@@ -13,8 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import GatherScatterMode, Precision
 
-from .switch import platform
-
 # Whether a value of a parameter is covered in this equation.
 Check = Callable[[Any, Any], bool]
 
@@ -211,7 +209,7 @@ COVERED: dict[str, dict[str, Check]] = {
 def uncovered(equation: Any) -> str | None:
     """Reason for which no rule covers an equation of a program, or None."""
     name = equation.primitive.name
-    if name in OF_GPUS and platform() == "cuda":
+    if name in TRANSPARENT:
         return None
     if name not in COVERED:
         return name
@@ -230,9 +228,9 @@ def uncovered(equation: Any) -> str | None:
 
 # Names of `jax.checkpoint` in several versions: derivatives are taken before code is generated.
 CHECKPOINTS = frozenset({"checkpoint", "remat", "remat2"})
-# Equinox's logic over all states of a batch, which each thread takes over its own state.
+# Equinox's logic over all states of a batch, which code takes over each state by itself.
 UNBATCHED = frozenset({"unvmap_all", "unvmap_any"})
-OF_GPUS = CHECKPOINTS | UNBATCHED | {"name"}
+TRANSPARENT = CHECKPOINTS | UNBATCHED | {"name"}
 
 # Functions whose rules are for floats.
 FLOATS = frozenset(

@@ -5,6 +5,7 @@ own name is a digest of the program, of the processor, and of the source that ge
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -34,10 +35,14 @@ class Record(NamedTuple):
 
 
 def recorded(
-    program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool, target: Target
+    program: ClosedJaxpr,
+    batched: Sequence[bool],
+    is_linear: bool,
+    target: Target,
+    most: float = math.inf,
 ) -> Record | None:
-    """The record of a program for a processor, or None."""
-    name = _name_of(program, batched, is_linear, target)
+    """The record of a program for a processor, or None; `most` as of `reason_for_none`."""
+    name = _name_of(program, batched, is_linear, target, most)
     contents = None if name is None else cache.held(name)
     return None if contents is None else _parsed(contents)
 
@@ -60,29 +65,41 @@ def _parsed(contents: bytes) -> Record | None:
 
 
 def record(
-    program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool, target: Target, found: Record
+    program: ClosedJaxpr,
+    batched: Sequence[bool],
+    is_linear: bool,
+    target: Target,
+    found: Record,
+    most: float = math.inf,
 ) -> None:
-    """Write the record of a program, if there is a cache."""
-    name = _name_of(program, batched, is_linear, target)
+    """Write the record of a program, if there is a cache; `most` as of `reason_for_none`."""
+    name = _name_of(program, batched, is_linear, target, most)
     if name is not None:
         cache.keep(name, json.dumps(found).encode())
 
 
 @lru_cache(maxsize=256)
-def reason_for_none(program: ClosedJaxpr) -> str | None:
-    """Reason for which there is no code for one state, or None."""
+def reason_for_none(program: ClosedJaxpr, most: float = math.inf) -> str | None:
+    """Reason for which there is no code for one state, or none of up to `most` operations; or None.
+
+    Records with a finite `most` are of programs that have code as well: their reason is empty.
+    """
     which = program, (False,) * len(program.in_avals), False, target()
-    known = recorded(*which)
+    known = recorded(*which, most=most)
     if known is not None:
-        return known.reason
-    reason = None if routine_of(program) else reason_of(program)
-    if reason is not None:
-        record(*which, Record(None, reason))
+        return known.reason or None
+    reason = None if routine_of(program) else reason_of(program, most)
+    if reason is not None or most < math.inf:
+        record(*which, Record(None, reason or ""), most)
     return reason
 
 
 def _name_of(
-    program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool, target: Target
+    program: ClosedJaxpr,
+    batched: Sequence[bool],
+    is_linear: bool,
+    target: Target,
+    most: float,
 ) -> str | None:
     """Name of the record, or None without a cache or without a digest of the program."""
     if cache.folder() is None:
@@ -91,4 +108,5 @@ def _name_of(
     if digest is None:
         return None
     which = f"{settings()} {digest} {[bool(x) for x in batched]} {bool(is_linear)}"
+    which += f" {most:.0f}" if most < math.inf else ""
     return f"{cache.name_of(which, target)}.json"

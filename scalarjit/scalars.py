@@ -107,13 +107,17 @@ _waiting_lock = threading.Lock()  # Threads of users may compile at the same tim
 MANY_NODES = 500_000
 
 
-def reason_of(program: ClosedJaxpr) -> str | None:
-    """Reason for which there is no program of scalars for one state, or None."""
+def reason_of(program: ClosedJaxpr, most: float = math.inf) -> str | None:
+    """Reason for which there is no program of up to `most` scalars for one state, or None."""
     key = program, (False,) * len(program.in_avals)
+    if length(program.jaxpr, called_by(program))[0] > FEWER * most:
+        return f"more than {most:.0f} operations"
     try:
         made = scalars_of(*key)
     except NotCovered as reason:
         return str(reason)
+    if len(made.graph.nodes) > most:
+        return f"{len(made.graph.nodes)} operations, more than {most:.0f}"
     with _waiting_lock:
         _waiting[key] = made
         while len(_waiting) > 1 and sum(len(x.graph.nodes) for x in _waiting.values()) > MANY_NODES:

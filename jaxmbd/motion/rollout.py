@@ -14,7 +14,6 @@ from jax.extend.core import Jaxpr, Var
 from jaxtyping import Array, PyTree
 
 from scalarjit import native_or_traced
-from scalarjit.switch import platform
 from scalarjit.with_room import with_room
 
 from ..accelerators import products_as_sums
@@ -272,9 +271,8 @@ def _rollout(
         return nested_scan(lambda c, n: step(c, n, floats), start, counts, lengths)[1]
 
     args = floats, state, memory, counts
-    whole = platform() == "cuda" or integrator.for_fixed_steps().explicit
-    if len(lengths) == 1 and whole:
-        run = native_or_traced(run, *args)
+    if len(lengths) == 1:
+        run = native_or_traced(run, *args, most=integrator.longest_code())
     return run(*args)
 
 
