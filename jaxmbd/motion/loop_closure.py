@@ -261,7 +261,6 @@ def _difference(joint: AbstractJoint, target: Array, actual: Array) -> Float[Arr
 
 @stored
 @with_room
-@kernel
 def _newton(
     system: AbstractSystem, t: Time, start: Coordinates, held: Targets
 ) -> tuple[Coordinates, Bool[Array, ""], Float[Array, "k"]]:
