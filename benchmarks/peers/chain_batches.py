@@ -1,4 +1,4 @@
-"""Index-3 generalized-α steps of many chains in maximal coordinates, beside Exudyn.
+"""Index-3 generalized-α steps of many chains in joint and in maximal coordinates, beside Exudyn.
 
 Both in one process a core, which keeps to its core and has its share of the chains: threads that
 call programs of implicit steps at the same time hang with jaxlib 0.10.
@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from benchmarks.peers.chains import DEFAULT, PEER, STEPS, WAYS, Own, own, peer_case
+from benchmarks.peers.chains import JOINT, PEER, STEPS, WITH_JOINT, Own, own, peer_case
 from benchmarks.peers.exudyn_chain import Chain
 from benchmarks.peers.protocol import Contender, Options, Result, Target, race, ratio
 from benchmarks.peers.steps import THREADS
 
-TITLE = "Batches of chains in maximal coordinates"
+TITLE = "Batches of chains"
 LINKS, SIZE = 10, 256
 WANTED = 10.0
 
@@ -95,7 +95,8 @@ def run(options: Options) -> Result:
         def mine(name: str) -> Contender:
             compiling, memory = max(workers.each(_build, name))
             workers.each(_check, name, n_steps)
-            settings = {"tolerance": WAYS[name].tolerance or "default", "dtype": "float64"}
+            _, newton = WITH_JOINT[name]
+            settings = {"tolerance": newton.tolerance or "default", "dtype": "float64"}
             settings["processes"] = THREADS
             move = lambda: workers.each(_move, name, n_steps)  # noqa: E731
             return Contender(name, move, work, settings, compiling, memory)
@@ -108,9 +109,9 @@ def run(options: Options) -> Result:
             prepare=lambda: workers.each(_prepare_peer, n_steps),
         )
         case = {"links": LINKS, "batch": size, "steps a call": n_steps}
-        found = race(TITLE, case, [*map(mine, WAYS), other], options.repeats)
-    times = ratio(found, PEER, DEFAULT)
-    targets = [Target(f"{size} chains of {LINKS} links, times Exudyn", times, "≥", WANTED)]
+        found = race(TITLE, case, [*map(mine, WITH_JOINT), other], options.repeats)
+    times = ratio(found, PEER, JOINT)
+    targets = [Target(f"{size} chains of {LINKS} links, {JOINT}, times Exudyn", times, "≥", WANTED)]
     about = (
         f"{size} chains of {LINKS} links at different angles, {n_steps} steps a call from the "
         f"first accelerations on, seconds of one step of one chain, in {THREADS} processes: jaxmbd "

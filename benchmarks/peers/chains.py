@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 import jaxmbd as mbd
+import scalarjit
 from benchmarks.peers.exudyn_chain import Case, Chain
 from benchmarks.peers.fits import exponent
 from benchmarks.peers.protocol import (
@@ -36,8 +37,10 @@ AGREE = 1e-6  # Of the way of the tip; measured 5e-12 to 4e-9 with 10 links.
 STEPS = 100
 AT_ONCE = 64  # Chains of a batch that are moved side by side: their factors stay in the cache.
 LIKE_PEER = "jaxmbd, modified Newton to 1e-8"
-DEFAULT = "jaxmbd"
-WAYS = {DEFAULT: Newton(), LIKE_PEER: Newton(tolerance=1e-8)}
+DEFAULT, JOINT = "jaxmbd", "jaxmbd, joint"
+MAXIMAL = mbd.MaximalCoordinates()
+WAYS = {DEFAULT: (MAXIMAL, Newton()), LIKE_PEER: (MAXIMAL, Newton(tolerance=1e-8))}
+WITH_JOINT = WAYS | {JOINT: (mbd.JointCoordinates(), Newton())}  # What `formulate` chooses.
 PEER = "Exudyn"
 SETTINGS = {"integrator": f"generalized-α, index 3, rho_inf {RHO_INF}", "step [s]": STEP}
 ABOUT = (
@@ -81,14 +84,20 @@ def advanced(
     memory: Any,
     n: Int[Array, ""],
 ) -> mbd.State:
-    """The state after `n` steps, as many as are asked for at run time."""
-    system = system.prepared()
+    """The state after `n` steps, as many as are asked for at run time; compiled as `rollout` is."""
+    arrays, rest = eqx.partition((system.prepared(), state, memory), eqx.is_array)
 
-    def step(k: Array, carry: tuple[mbd.State, Any]) -> tuple[mbd.State, Any]:
-        t = k * STEP
-        return integrator.advance(system, t, t + STEP, *carry)
+    def run(arrays: Any, n: Array) -> mbd.State:
+        system, *carry = eqx.combine(arrays, rest)
 
-    return jax.lax.fori_loop(0, n, step, (state, memory))[0]
+        def step(k: Array, carry: tuple[mbd.State, Any]) -> tuple[mbd.State, Any]:
+            t = k * STEP
+            return integrator.advance(system, t, t + STEP, *carry)
+
+        return jax.lax.fori_loop(0, n, step, tuple(carry))[0]
+
+    most = integrator.longest_code()
+    return scalarjit.native_or_traced(run, arrays, n, most=most)(arrays, n)
 
 
 class Own(NamedTuple):
@@ -122,8 +131,9 @@ class Own(NamedTuple):
 
 def own(name: str, n: int, angles: Float[np.ndarray, "m"] | None = None) -> Own:
     """A chain, or several that differ in the angle of their first hinge."""
-    system = mbd.formulate(chain(n), mbd.MaximalCoordinates())
-    integrator = mbd.GeneralizedAlpha(RHO_INF, newton=WAYS[name])
+    formulation, newton = WITH_JOINT[name]
+    system = mbd.formulate(chain(n), formulation)
+    integrator = mbd.GeneralizedAlpha(RHO_INF, newton=newton)
     batched = angles is not None
     starts = jnp.array(angles) if batched else jnp.array([ANGLE])
     states = jax.vmap(lambda angle: mbd.assemble(system, {"hinge0": angle}))(starts)
@@ -147,7 +157,7 @@ def own(name: str, n: int, angles: Float[np.ndarray, "m"] | None = None) -> Own:
         return jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), ends)
 
     memory = jax.block_until_ready(eqx.filter_jit(start)(system, state))
-    settings = SETTINGS | {"tolerance": WAYS[name].tolerance or "default"}
+    settings = SETTINGS | {"tolerance": newton.tolerance or "default"}
     program = compiled(steps, system, state, memory, jnp.array(1))
     return Own(name, program, system, state, memory, settings)
 
