@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
+import scalarjit
 from jaxmbd.linear import after
 from jaxmbd.linear.constrained import _WAITS
 from tests.properties import resting
@@ -79,7 +80,7 @@ ALL = [(name, dtype) for name in ("joint", "maximal") for dtype in ("float32", "
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", ALL, ids="-".join)
 def test_accelerations(case):
-    """Batched accelerations of a free body with hinged arms, one of them driven."""
+    """Batched accelerations of a free body with hinged arms, one of them driven, by XLA alone."""
     formulation, dtype = case
     model = resting.star()
     system = mbd.formulate(model, FORMULATIONS[formulation], dtype=jnp.dtype(dtype))
@@ -89,7 +90,8 @@ def test_accelerations(case):
     def accelerations(q):
         return mbd.accelerations(system, 0.0, mbd.State(q, state.v))
 
-    text = jax.jit(jax.vmap(accelerations)).lower(qs).compile().as_text()
+    with scalarjit.enabled(False):
+        text = jax.jit(jax.vmap(accelerations)).lower(qs).compile().as_text()
     n_calls, unordered = unordered_calls(text)
     assert n_calls >= 5  # A factorization, two parts of another, and two substitutions.
     assert not unordered
