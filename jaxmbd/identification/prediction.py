@@ -96,7 +96,7 @@ def states_with_slopes(
         return jax.lax.scan(interval, (start, start_of), (ts[:-1], ts[1:]))[1]
 
     args = still, others, moved, eqx.filter(floats_of, moves), start, start_of, ts
-    function = scalarjit.native_of(run, *args, most=integrator.longest_code())
+    function = scalarjit.native_of(run, *args)
     if function is None:
         return None
     states, slopes = function(*args)
@@ -238,7 +238,8 @@ class Simulator(eqx.Module):
             return jax.lax.scan(move, (state, memory), (ts[:-1], ts[1:]))[1]
 
         args = arrays, state, memory, ts
-        run = native_or_traced(run, *args, most=self.integrator.longest_code())
+        if self.integrator.for_fixed_steps().explicit:
+            run = native_or_traced(run, *args)
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), state, run(*args))
 
     def states_with_slopes(
@@ -252,7 +253,7 @@ class Simulator(eqx.Module):
         `begin`: function from the numbers to the system and its initial state. None unless code is
         generated for the motion.
         """
-        if not generates():
+        if not (generates() and self.integrator.for_fixed_steps().explicit):
             return None
         return states_with_slopes(begin, numbers, experiment.ts, self.integrator, self.substeps)
 

@@ -38,6 +38,17 @@ def test_losses_are_squares_near_zero_and_smooth(loss):
     assert (slopes > 0).all()
 
 
+@pytest.mark.long
+def test_a_fit_with_an_implicit_method_is_that_with_an_explicit_one():
+    (record,) = records(starts=((0.5, 0.0),), lengths=(60,))
+    start, options = pendulum(0.8, 0.1, 1.8), {"noise": {"hinge": NOISE}}
+    fit = mbd.identify(start, record, STIFFNESS, **options)
+    implicit = {"integrator": mbd.GeneralizedAlpha(0.9), "substeps": 8}
+    other = mbd.identify(start, record, STIFFNESS, **implicit, **options)
+    assert other["k"] == pytest.approx(fit["k"], rel=1e-4)
+    assert other.standard_error("k") == pytest.approx(fit.standard_error("k"), rel=1e-2)
+
+
 @pytest.mark.thorough
 def test_outliers_hardly_count_with_a_loss():
     (record,) = records(starts=((0.5, 0.0),), lengths=(120,))
