@@ -12,7 +12,8 @@ from jaxmbd import joints
 from jaxmbd.errors import IncompatibleIntegrator
 from jaxmbd.testing import check_integrator_order
 from scalarjit.registered import PREFIX
-from tests.models import chain, random_state, random_tree
+from tests.marks import thorough_but
+from tests.models import chain, four_bar, random_state, random_tree
 
 pytest.importorskip("llvmlite")
 
@@ -56,6 +57,41 @@ def test_motions_agree_with_those_of_jax(name):
         found = run(state.v, system)
     with scalarjit.enabled(False):
         close(found, run(state.v, system), rtol=1e-9)
+
+
+IMPLICIT = {
+    "alpha": (chain(2), mbd.GeneralizedAlpha(0.9)),
+    "bdf": (chain(2), mbd.BDF(2)),
+    "loop": (four_bar(), mbd.GeneralizedAlpha(0.9)),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", thorough_but(["alpha"], IMPLICIT))
+def test_motions_by_implicit_methods(name):
+    """States of batches, of which one is not finite, and derivatives by differences."""
+    model, integrator = IMPLICIT[name]
+    system = mbd.formulate(model)
+    start = mbd.assemble(system, {}, {next(iter(model.joints)): 1.0})
+
+    def states(x):
+        return mbd.rollout(system, mbd.State(start.q, x * start.v), 0.01, 7, integrator)
+
+    def end(x):
+        return jnp.sum(states(x).q[-1] ** 2)
+
+    factors = jnp.array([1.0, jnp.nan, 0.5])
+    with scalarjit.enabled(True):
+        several, slope = jax.jit(jax.vmap(states)), jax.jit(jax.grad(end))(1.0)
+        assert PREFIX in several.lower(factors).as_text()
+        each, one = several(factors), jax.jit(end)
+        difference = (one(1 + 1e-5) - one(1 - 1e-5)) / 2e-5
+        assert float(slope) == pytest.approx(float(difference), rel=1e-7)
+    with scalarjit.enabled(False):
+        move = jax.jit(states)
+        for k in (0, 2):
+            close(jax.tree.map(lambda x, k=k: x[k], each), move(factors[k]), rtol=1e-8)
+    assert jnp.isnan(each.q[1, -1]).all()
 
 
 def test_a_motion_is_one_call():
