@@ -62,11 +62,7 @@ class NativeFunction:
 
 
 def native_of(
-    fn: Callable[..., Any],
-    *args: Any,
-    otherwise: Callable[..., Any] | None = None,
-    linear: int = 0,
-    most: float = math.inf,
+    fn: Callable[..., Any], *args: Any, otherwise: Callable[..., Any] | None = None, linear: int = 0
 ) -> NativeFunction | None:
     """Convert fn to generated code for arguments of these shapes.
 
@@ -78,24 +74,19 @@ def native_of(
 
     - `otherwise`: an equivalent function, which other platforms compute. Default: `fn`.
     - `linear`: number of last arrays among the arguments in which `fn` is linear.
-    - `most`: the most operations of code for processors. Default: what the compiler can take.
     """
-    found = native_or_reason(fn, *args, otherwise=otherwise, linear=linear, most=most)
+    found = native_or_reason(fn, *args, otherwise=otherwise, linear=linear)
     return None if isinstance(found, str) else found
 
 
 def native_or_reason(
-    fn: Callable[..., Any],
-    *args: Any,
-    otherwise: Callable[..., Any] | None = None,
-    linear: int = 0,
-    most: float = math.inf,
+    fn: Callable[..., Any], *args: Any, otherwise: Callable[..., Any] | None = None, linear: int = 0
 ) -> NativeFunction | str:
     """The same as `native_of`, but with the reason instead of None."""
     if not generates():
         return why_none() or ""
     program, structure, plain = _traced(fn, args, otherwise)
-    reason = _reason(program, most)
+    reason = _reason(program)
     if reason is not None:
         return reason
     return NativeFunction(program, structure, linear, plain)
@@ -121,8 +112,8 @@ def native_or_traced(
 ) -> Callable[..., Any]:
     """fn as generated code, or as JAX compiles it; a function of the arrays among the arguments.
 
-    `fn` is traced here in both cases, unless generated code is switched off. `most` as of
-    `native_of`.
+    `fn` is traced here in both cases, unless generated code is switched off. `most`: the most
+    operations of code for processors. Default: what the compiler can take.
     """
     if not generates():
         return fn
