@@ -110,7 +110,7 @@ MANY_NODES = 500_000
 def reason_of(program: ClosedJaxpr, most: float = math.inf) -> str | None:
     """Reason for which there is no program of up to `most` scalars for one state, or None."""
     key = program, (False,) * len(program.in_avals)
-    if length(program.jaxpr, called_by(program))[0] > FEWER * most:
+    if most < math.inf and length(program.jaxpr, called_by(program))[0] > FEWER * most:
         return f"more than {most:.0f} operations"
     try:
         made = scalars_of(*key)
