@@ -85,19 +85,16 @@ def advanced(
     n: Int[Array, ""],
 ) -> mbd.State:
     """The state after `n` steps, as many as are asked for at run time; compiled as `rollout` is."""
-    arrays, rest = eqx.partition((system.prepared(), state, memory), eqx.is_array)
 
-    def run(arrays: Any, n: Array) -> mbd.State:
-        system, *carry = eqx.combine(arrays, rest)
-
+    def run(system: AbstractSystem, state: mbd.State, memory: Any, n: Array) -> mbd.State:
         def step(k: Array, carry: tuple[mbd.State, Any]) -> tuple[mbd.State, Any]:
             t = k * STEP
             return integrator.advance(system, t, t + STEP, *carry)
 
-        return jax.lax.fori_loop(0, n, step, tuple(carry))[0]
+        return jax.lax.fori_loop(0, n, step, (state, memory))[0]
 
-    most = integrator.longest_code()
-    return scalarjit.native_or_traced(run, arrays, n, most=most)(arrays, n)
+    args = system.prepared(), state, memory, n
+    return scalarjit.native_or_traced(run, *args, most=integrator.longest_code())(*args)
 
 
 class Own(NamedTuple):

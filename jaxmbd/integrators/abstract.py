@@ -114,7 +114,7 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         return self
 
     def longest_code(self) -> float:
-        """Operations of a motion in fixed steps up to which all of it is one generated code.
+        """The most operations of a motion in fixed steps that becomes generated code as a whole.
 
         Code of explicit methods has the mechanics once, but steps that solve equations have
         residual and Jacobian several times. Measured with `GeneralizedAlpha`: robots of 34,000

@@ -69,7 +69,7 @@ IMPLICIT = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", thorough_but(["alpha"], IMPLICIT))
 def test_motions_by_implicit_methods(name):
-    """States of batches, of which one is not finite, and derivatives by differences."""
+    """A batch with a state that is not finite agrees with JAX, and derivatives with differences."""
     model, integrator = IMPLICIT[name]
     system = mbd.formulate(model)
     start = mbd.assemble(system, {}, {next(iter(model.joints)): 1.0})
