@@ -274,19 +274,27 @@ def _svd(w: Block, memory: Memory, A: Matrix, U: Matrix, sigma: Matrix, V: Matri
 
     Columns of U that belong to σ = 0 complete the others: U is the orthogonal factor of A V. All
     results are NaN if an entry is not finite.
+
+    Columns that are rounding errors of A turn no more: each sweep would make them smaller by the
+    precision of the numbers, down to the smallest number, without an end.
     """
     n, m = A.rows, A.columns
     work, scales, turned = memory.take(n, m), memory.take(1, m), memory.take(1, 1)
     w.copy(A, work)
     _unit(w, V)
-    eps = w.c(math.sqrt(n) * (2.0**-52 if w.kind == "f64" else 2.0**-23))
+    precision = 2.0**-52 if w.kind == "f64" else 2.0**-23
+    eps = w.c(math.sqrt(n) * precision)
 
     def dot(p: str, q: str) -> str:
         return w.sum(0, n, lambda i: w.mul(work(i, p), work(i, q)))
 
+    rounding = w.mul(w.c(precision), w.sqrt(w.sum(0, m, lambda j: dot(j, j))))
+
     def turn(p: str, q: str) -> str:
         a, b, c = dot(p, p), dot(q, q), dot(p, q)
-        tolerance = w.mul(eps, w.mul(w.sqrt(a), w.sqrt(b)))
+        first, second = w.sqrt(a), w.sqrt(b)
+        both = w.both(w.test("ogt", first, rounding), w.test("ogt", second, rounding))
+        tolerance = w.where(both, w.mul(eps, w.mul(first, second)), w.size(c))
         cosine, sine, turns = _rotation(w, a, b, c, tolerance)
         _rotate_columns(w, work, p, q, cosine, sine)
         _rotate_columns(w, V, p, q, cosine, sine)

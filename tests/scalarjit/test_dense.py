@@ -143,6 +143,14 @@ def test_what_is_not_a_number():
         assert np.isnan(np.tril(jax.jit(lambda A, c=code: c(A))(A - 10.0 * jnp.eye(n)))).any()
 
 
+def test_singular_values_of_zero_stay_as_large_as_rounding_errors():
+    """Rotations that made them smaller still would have no end, and take most of the time."""
+    A = jnp.concatenate([draw(2, 3), jnp.zeros((3, 3))])
+    code = scalarjit.native_of(lambda A: jnp.linalg.svd(A, full_matrices=False)[1], A)
+    *_, smallest = np.asarray(jax.jit(lambda A: code(A))(A))
+    assert 1e-40 < smallest < 1e-14
+
+
 @pytest.mark.long
 def test_repeated_and_zero_values():
     """Vectors are orthonormal to rounding where values are equal or zero."""
