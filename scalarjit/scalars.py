@@ -36,6 +36,7 @@ from .row_loops import with_row_loops
 from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, StackedRows, as_nodes
 from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
 from .while_at_most import NAME as WHILE_AT_MOST
+from .while_at_most import guarded
 from .with_room import with_room
 
 # Programs of about this many operations and more are left to JAX: they take long to compile, and
@@ -329,7 +330,7 @@ class Trace:
         n_test, n_body = params["cond_nconsts"], params["body_nconsts"]
         consts, carry = x[: n_test + n_body], x[n_test + n_body :]
         first = self.evaluate(params["cond_jaxpr"], [*consts[:n_test], *carry], region)
-        body = _guarded(params["cond_jaxpr"], params["body_jaxpr"], n_test, n_body)
+        body = guarded(params["cond_jaxpr"], params["body_jaxpr"], n_test, n_body)
         loop = Loop(body, len(carry) + 1, UNLIMITED, reverse=False, ends_early=True)
         start = [as_nodes(first[0]), *map(as_nodes, carry)]
         return self._loop(loop, list(consts), start, [], region)[1:]
@@ -436,27 +437,6 @@ class Loop:
     length: int
     reverse: bool
     ends_early: bool = False
-
-
-@lru_cache(maxsize=64)
-def _guarded(test: ClosedJaxpr, body: ClosedJaxpr, n_test: int, n_body: int) -> ClosedJaxpr:
-    """The body of a loop whose first carried value is whether it goes on.
-
-    A loop over a batch may have one condition for each state: the others keep their values.
-    """
-    test_of, body_of = jaxpr_as_fun(test), jaxpr_as_fun(body)
-
-    def iteration(*args: Any) -> list[Any]:
-        consts, (goes, *carry) = args[: n_test + n_body], args[n_test + n_body :]
-        new = [
-            jax.lax.select_n(jax.lax.broadcast_in_dim(goes, x.shape, range(goes.ndim)), x, y)
-            for x, y in zip(carry, body_of(*consts[n_test:], *carry), strict=True)
-        ]
-        return [goes & test_of(*consts[:n_test], *new)[0], *new]
-
-    shapes = [*test.in_avals[:n_test], *body.in_avals[:n_body]]
-    goes = jax.ShapeDtypeStruct(test.out_avals[0].shape, bool)
-    return jax.make_jaxpr(iteration)(*map(blank, shapes), goes, *map(blank, body.in_avals[n_body:]))
 
 
 @lru_cache(maxsize=64)

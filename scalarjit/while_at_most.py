@@ -1,11 +1,15 @@
 """Loops that end early, with a static limit."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from .jaxprs import blank
 
 X = TypeVar("X")
 
@@ -35,3 +39,24 @@ def while_at_most(going: Callable[[X], Array], step: Callable[[X], X], x: X, n: 
 
     loop.__name__ = NAME
     return jax.jit(loop)((going(x), x))[1]
+
+
+@lru_cache(maxsize=64)
+def guarded(test: ClosedJaxpr, body: ClosedJaxpr, n_test: int, n_body: int) -> ClosedJaxpr:
+    """The body of a loop whose first carried value is whether it goes on.
+
+    A loop over a batch may have one condition for each state: the others keep their values.
+    """
+    test_of, body_of = jaxpr_as_fun(test), jaxpr_as_fun(body)
+
+    def iteration(*args: Any) -> list[Any]:
+        consts, (goes, *carry) = args[: n_test + n_body], args[n_test + n_body :]
+        new = [
+            jax.lax.select_n(jax.lax.broadcast_in_dim(goes, x.shape, range(goes.ndim)), x, y)
+            for x, y in zip(carry, body_of(*consts[n_test:], *carry), strict=True)
+        ]
+        return [goes & test_of(*consts[:n_test], *new)[0], *new]
+
+    shapes = [*test.in_avals[:n_test], *body.in_avals[:n_body]]
+    goes = jax.ShapeDtypeStruct(test.out_avals[0].shape, bool)
+    return jax.make_jaxpr(iteration)(*map(blank, shapes), goes, *map(blank, body.in_avals[n_body:]))

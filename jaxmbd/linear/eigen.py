@@ -32,6 +32,9 @@ Numbers = np.ndarray | Array
 # norm of the matrix and of the condition number of the eigenvalue.
 ROUNDING = 16.0
 
+# Frequencies of coordinates within this ratio are alike.
+ALIKE = 16.0
+
 # Steps of balancing. Each takes the square root of the remaining disparity of rows and columns.
 N_BALANCING = 12
 
@@ -120,12 +123,17 @@ def eig(A: Float[Array, "n n"]) -> Eigen:
             jnp.diag(empty), empty, empty, none, none, jnp.zeros(0, int), jnp.zeros(0, bool)
         )
     if not isinstance(A, Tracer) and np.isfinite(A).all():
-        with np.errstate(all="ignore"):
-            return jax.tree.map(jax.device_put, _decompose(np.asarray(A))[0])
-    eigen, basis = _decompose_by_jax(jax.lax.stop_gradient(A))
+        return jax.device_put(eig_of_numbers(np.asarray(A)))
+    eigen, basis = _with_basis(jax.lax.stop_gradient(A))
     vectors = eigen.values, eigen.right, eigen.left
     values, right, left = _differentiable(A, vectors, basis, eigen.defective)
     return Eigen(values, right, left, eigen.condition, eigen.errors, eigen.cluster, eigen.defective)
+
+
+def eig_of_numbers(A: Float[np.ndarray, "n n"]) -> Eigen:
+    """`eig` of finite numbers, in NumPy's arrays."""
+    with np.errstate(all="ignore"):
+        return _decompose(A)[0]
 
 
 def eigh(K: Float[Array, "n n"], M: Float[Array, "n n"]) -> SymmetricEigen:
@@ -152,7 +160,7 @@ def general_eig(A: Float[Numbers, "n n"]) -> tuple[Any, Any, Any]:
     xp = _library(A)
     largest = xp.max(xp.abs(A), initial=0.0)
     scale = xp.ldexp(xp.ones_like(largest), xp.frexp(largest)[1])
-    values, left, right = (_eig_of_numpy if xp is np else jax.lax.linalg.eig)(A / scale)
+    values, left, right = (_eig_of_numbers if xp is np else jax.lax.linalg.eig)(A / scale)
     return values * scale.astype(values.dtype), left, right
 
 
@@ -161,7 +169,7 @@ def _library(x: Any) -> Any:
     return np if isinstance(x, np.ndarray | np.generic) else jnp
 
 
-def _eig_of_numpy(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _eig_by_lapack(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Eigenvalues, left and right eigenvectors, as `jax.lax.linalg.eig` returns them."""
     from scipy import linalg  # Which takes 0.3 s to import.
 
@@ -169,6 +177,30 @@ def _eig_of_numpy(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     kind = np.result_type(A.dtype, np.complex64)
     values, left, right = (x.astype(kind) for x in found)
     return values, left, right
+
+
+def _eig_of_numbers(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same, of undamped motion from a problem of half the size.
+
+    The matrix of ẋ = P y, ẏ = Q x has the eigenvalues ±√μ of μ x = P Q x, uᴴ P Q = μ uᴴ, and the
+    eigenvectors [x, λ P⁻¹ x] and [λ̄ u, Pᵀ u]. Rounding errors of μ are relative to the largest
+    one. Of a balanced matrix P has a frequency of each coordinate: if these are alike, λ is as
+    accurate as that of the whole matrix.
+    """
+    n = len(A) // 2
+    P, Q, rates = A[:n, n:], A[n:, :n], np.abs(np.diag(A, n))
+    least, most = rates.min(initial=np.inf), rates.max(initial=0.0)
+    # Where velocities are not the rates of coordinates one by one, P⁻¹ may magnify errors.
+    rest = np.abs(P - np.diag(np.diag(P))).max(initial=0.0)
+    alike = most <= ALIKE * least and rest < 1e-8 * least
+    if len(A) != 2 * n or not alike or A[:n, :n].any() or A[n:, n:].any():
+        return _eig_by_lapack(A)
+    squares, u, x = _eig_by_lapack(P @ Q)
+    root = np.sqrt(squares)
+    y, z = _inverse(P) @ x * root[None], P.T @ u
+    values = np.concatenate([root, -root])
+    left = np.block([[u * root.conj()[None], -u * root.conj()[None]], [z, z]])
+    return values, left, np.block([[x, x], [y, -y]])
 
 
 def _inverse(T: Any) -> Any:
@@ -190,8 +222,8 @@ def _repeat(unfinished: Callable[[Any], Any], step: Callable[[Any], Any], carry:
     return carry
 
 
-def _decompose(A: Any) -> tuple[Eigen, _Basis]:
-    """Everything but derivatives."""
+def _decompose(A: Any) -> tuple[Eigen, tuple[Any, ...]]:
+    """Everything but derivatives, and the arguments of `_basis`."""
     xp, eps = _library(A), float(jnp.finfo(A.dtype).eps)
     d = _balancing(A)
     balanced = A * (d[None] / d[:, None])
@@ -221,13 +253,25 @@ def _decompose(A: Any) -> tuple[Eigen, _Basis]:
     right, largest = _with_convention(right)
     scale = xp.sum(left.conj() * right, axis=0).conj()
     left = xp.where(defective[None], _unit(left), left / xp.where(defective, 1.0, scale)[None])
-    block = xp.where(same, S @ A.astype(T.dtype) @ T, 0.0)
-    N = xp.where(same & defective[None], block - xp.diag(mean), 0.0)
-    inside = xp.where(same, S @ right, 0.0), xp.where(same, T.conj().T @ left, 0.0)
     eigen = Eigen(values, right, left, condition, errors, _labels(same), defective)
-    return eigen, _Basis(
-        xp.where(defective, mean, values), N, T, S, *inside, same=same, largest=largest
-    )
+    return eigen, (mean, T, S, same, largest)
+
+
+def _basis(A: Any, eigen: Eigen, mean: Any, T: Any, S: Any, same: Any, largest: Any) -> _Basis:
+    """What derivatives of the eigenvalues and eigenvectors need."""
+    block = jnp.where(same, S @ A.astype(T.dtype) @ T, 0.0)
+    N = jnp.where(same & eigen.defective[None], block - jnp.diag(mean), 0.0)
+    right = jnp.where(same, S @ eigen.right, 0.0)
+    left = jnp.where(same, T.conj().T @ eigen.left, 0.0)
+    values = jnp.where(eigen.defective, mean, eigen.values)
+    return _Basis(values, N, T, S, right, left, same, largest)
+
+
+@jax.jit  # Or calls outside jit would compile its loops again.
+def _with_basis(A: Float[Array, "n n"]) -> tuple[Eigen, _Basis]:
+    """Everything but derivatives."""
+    eigen, parts = _decompose(A)
+    return eigen, _basis(A, eigen, *parts)
 
 
 def _balancing(A: Float[Numbers, "n n"]) -> Float[Numbers, "n"]:
@@ -250,6 +294,8 @@ def _balancing(A: Float[Numbers, "n n"]) -> Float[Numbers, "n"]:
 def _connected(near: Bool[Numbers, "n n"]) -> Any:
     """True if two eigenvalues are connected by steps between near ones."""
     xp = _library(near)
+    if xp is np and np.sum(near) == len(near):
+        return near
     count = near.astype(float) + xp.eye(len(near))
     for _ in range(len(near).bit_length()):
         count = xp.minimum(count @ count, 1.0)
@@ -343,9 +389,6 @@ def _first_large(vectors: Any) -> Int[Numbers, "n"]:
 def _entries(columns: Any, rows: Int[Numbers, "n"]) -> Any:
     """One entry of each column."""
     return _library(columns).take_along_axis(columns, rows[None], axis=0)[0]
-
-
-_decompose_by_jax = jax.jit(_decompose)  # Or calls outside jit would compile its loops again.
 
 
 @jax.custom_jvp

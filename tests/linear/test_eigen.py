@@ -318,6 +318,46 @@ def test_values_that_are_not_traced_agree_with_traced_ones():
             np.testing.assert_allclose(x, y, atol=tolerance, rtol=tolerance, err_msg=name)
 
 
+def undamped(Q, P=None):
+    n = len(Q)
+    return np.block([[np.zeros((n, n)), np.eye(n) if P is None else P], [Q, np.zeros((n, n))]])
+
+
+UNDAMPED = {
+    "oscillating": undamped(-np.diag([1.0, 4.0, 9.0]) - 0.1),
+    "unstable ones too": undamped(np.array([[-4.0, 1.0], [0.3, 2.0]])),
+    "flutter": undamped(np.array([[-4.0, 3.0], [-3.0, -4.0]])),
+    "of any kind": undamped(np.random.default_rng(5).normal(size=(5, 5))),
+    "other rates, rounded": undamped(
+        -np.diag([1.0, 4.0, 9.0]) - 0.1, np.diag([2.0, 0.5, 30.0]) + 1e-15
+    ),
+    "rates of several coordinates": undamped(
+        -np.diag([1.0, 4.0, 9.0]) - 0.1, np.eye(3) + 0.3 * np.eye(3, k=1)
+    ),
+    "fast and slow": undamped(-np.diag([1e-6, 1.0, 1e6]) - 1e-7),
+    "free": np.asarray(free_masses(7.0)),
+    "no rates": undamped(-np.eye(2), np.zeros((2, 2))),
+}
+
+
+@pytest.mark.parametrize("name", UNDAMPED)
+def test_undamped_motion_by_a_problem_of_half_the_size(name):
+    """Agrees with LAPACK's results for the whole matrix, which traced matrices are solved by."""
+    A = UNDAMPED[name]
+    found, expected = jax.tree.map(np.asarray, (eig(jnp.asarray(A)), solved(jnp.asarray(A))))
+    np.testing.assert_array_equal(found.cluster, expected.cluster)
+    np.testing.assert_array_equal(found.defective, expected.defective)
+    size = 100.0 * found.errors
+    assert np.all(np.abs(found.values - expected.values) <= size + 1e-12)
+    apart = ~found.defective
+    for x, y in ((found.right, expected.right), (found.left, expected.left)):
+        np.testing.assert_allclose(x[:, apart], y[:, apart], atol=1e-9, rtol=1e-9)
+    for side, x in ((A, found.right), (A.T, found.left)):
+        values = found.values if side is A else found.values.conj()
+        off = np.abs(side @ x - x * values[None]).max(axis=0)
+        assert np.all(off <= (size + 1e-12) * np.abs(x).max(axis=0))
+
+
 @pytest.mark.long
 def test_nan_and_no_entries():
     assert np.all(np.isnan(solved(jnp.full((3, 3), jnp.nan)).values))
