@@ -112,7 +112,9 @@ def scales(
 ) -> Float[Array, "ng"]:
     """The size of each residual: its change by motions of the size of the mechanism.
 
-    These motions are displacements by the extent of the mechanism and rotations by 1 rad.
+    These motions are displacements by the extent of the mechanism and rotations by 1 rad, and for
+    rows of coordinates large changes of each coordinate. How far a coordinate moves frames is no
+    measure: a vector that only changes its length moves none.
 
     **Arguments:** `G`: the constraint Jacobian at `c`.
     """
@@ -120,11 +122,7 @@ def scales(
     parts = scales_of_joints(system, c, size)
     n = len(coordinate_names(system))
     if n > 0:
-        units = jnp.eye(c.nv, dtype=c.q.dtype)
-        largest = jax.vmap(lambda v: reach(c, v))(units)
-        moving = largest > 0
-        units = jnp.where(moving, 1.0 / jnp.where(moving, largest, 1.0), 0.0)
-        parts.append(jnp.abs(jax.lax.stop_gradient(G[len(G) - n :])) @ units)
+        parts.append(jnp.abs(jax.lax.stop_gradient(G[len(G) - n :])) @ system.sizes(size)[1])
     sizes = jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
     # A row may have no derivative, such as that of a distance between points at one place.
     return jnp.where(sizes > 0, sizes, size)

@@ -6,7 +6,10 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, joints
+from jaxmbd.lie import so3
 from jaxmbd.system import sizes
+from jaxmbd.system.equation_residuals import position_residual
+from jaxmbd.system.projection import projected
 
 FORMULATIONS = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]
 
@@ -70,6 +73,37 @@ def test_sizes_of_coordinates_are_lengths_and_angles():
     q, v = mbd.formulate(model, mbd.MaximalCoordinates()).sizes(length)
     assert q.tolist() == 2 * ([3.0] * 3 + [1.0] * 4)
     assert v.tolist() == 2 * ([3.0] * 3 + [1.0] * 3)
+
+
+def turned_chain(R):
+    """Two rods on hinges whose axes are not parallel, turned as a whole."""
+    inertia = R @ jnp.diag(jnp.array([0.01, 0.02, 0.02])) @ R.T
+    rods = {name: mbd.RigidBody(1.0, inertia) for name in ("upper", "lower")}
+    start, end = R @ jnp.array([-0.25, 0.0, 0.0]), R @ jnp.array([0.25, 0.0, 0.0])
+    first, second = R @ jnp.array([0.0, 1.0, 0.0]), R @ jnp.array([0.0, 0.8, 0.6])
+    hinges = {
+        "hinge": joints.Revolute(mbd.ground, Frame("upper", start), axis=first),
+        "elbow": joints.Revolute(Frame("upper", end), Frame("lower", start), axis=second),
+    }
+    return mbd.Model(rods, hinges)
+
+
+@pytest.mark.parametrize(
+    "formulation",
+    [mbd.NaturalCoordinates(rigid=True), mbd.PointCoordinates()],
+    ids=lambda x: type(x).__name__,
+)
+def test_sizes_of_residuals_do_not_depend_on_directions(formulation):
+    """Nor do they exceed the mechanism's by far: residuals within rounding of them are kept."""
+    changes = 1e-4 * np.random.default_rng(0).normal(size=(30,))
+    for turn in ([0.0, 0.0, 0.0], [0.3, -0.5, 0.9]):
+        system = mbd.formulate(turned_chain(so3.exp_matrix(jnp.array(turn))), formulation)
+        state = mbd.assemble(system, {"hinge": 0.3, "elbow": -0.4})
+        assert np.max(sizes.scales_at(system, jnp.zeros(()), state.q)) < 50.0
+        moved = mbd.State(state.q + changes[: system.nq], state.v, state.z)
+        placed = projected(system, jnp.zeros(()), moved)
+        gap = position_residual(system, jnp.zeros(()), placed.q)
+        assert np.max(np.abs(gap)) < 1e-12
 
 
 @pytest.mark.long
