@@ -100,3 +100,12 @@ class Blocks(eqx.Module):
                 ratio = jnp.where(largest <= ratio * reference, ratio, largest / (reference + tiny))
             start += count
         return ratio
+
+
+def has_effect(size: Float[Array, "m"], residuals: Float[Array, "m"]) -> Bool[Array, "m"]:
+    """Whether derivatives of constraint residuals are more than rounding errors.
+
+    **Arguments:** `size`: the largest change of each residual by a large change of one unknown;
+    `residuals`: sizes of the residuals.
+    """
+    return size > float(jnp.finfo(size.dtype).eps) ** 0.45 * residuals

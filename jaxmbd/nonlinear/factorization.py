@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..programs.tracing import kernel_of
-from .blocks import Blocks
+from .blocks import Blocks, has_effect
 
 if TYPE_CHECKING:
     import lineax as lx
@@ -252,7 +252,7 @@ def compliances(
     if blocks.residuals is not None:
         given = jnp.tile(blocks.residuals, len(G) // blocks.residuals.size)
         # Of derivatives that are rounding errors alone, the Schur complement is their square.
-        is_row = size > eps**0.45 * given
+        is_row = has_effect(size, given)
         size = jnp.where(is_row, size, given)
         schur = jnp.where(is_row, schur, 0.0)
     size = jnp.where(size > 0, size, 1.0)

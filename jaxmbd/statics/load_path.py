@@ -29,7 +29,8 @@ from ..model.values import (
 )
 from ..motion.arguments import as_start, as_system
 from ..motion.motion import GivenMotion
-from ..nonlinear import Dense
+from ..nonlinear import Blocks, Dense
+from ..nonlinear.blocks import has_effect
 from ..programs import with_progress
 from ..programs.tracing import error_if
 from ..system.abstract import AbstractSystem, State, Time, as_time
@@ -351,7 +352,7 @@ def _arc_step(
     nv = system.nv
     state = State(now.place.q, jnp.zeros_like(now.along), now.place.z)
     scales = scales_of(system, t, state)
-    x0 = unknowns(system, now.place.lam)
+    blocks, x0 = kinds(system, scales), unknowns(system, now.place.lam)
     c = system.configuration(t, now.place.q, now.place.z)
     length = path.step
 
@@ -376,7 +377,7 @@ def _arc_step(
     weight = weight.at[-1].set(now.change / path.size**2)
     A, _, _ = bordered(x0, now.value, weight)
     unit = jnp.zeros_like(ahead).at[-1].set(1.0)
-    tangent = _least_squares(A, unit)
+    tangent = _least_squares(A, unit, blocks)
     norm = jnp.sqrt(gauge(tangent[:nv]) + (tangent[-1] / path.size) ** 2)
     tangent = tangent / jnp.where(norm > 0, norm, 1.0)
     weight = jnp.zeros_like(ahead)
@@ -387,7 +388,7 @@ def _arc_step(
         x, value, _ = carry
         A, r, _ = bordered(x, value, weight)
         out = weight[:nv] @ x[:nv] + weight[-1] * (value - now.value) - length
-        change = _least_squares(A, -jnp.concatenate([r, out[None]]))
+        change = _least_squares(A, -jnp.concatenate([r, out[None]]), blocks)
         size = displacement(system, c, change[:nv], scales) + jnp.abs(change[-1]) / path.size
         return x + change[:-1], value + change[-1], size
 
@@ -408,8 +409,18 @@ def _reference(system: AbstractSystem, c: Any, scales: Scales) -> Float[Array, "
     return jnp.sum(system.mechanism.rigid.mass) * scales.length**2
 
 
-def _least_squares(A: Float[Array, "n n"], b: Float[Array, "n"]) -> Float[Array, "n"]:
-    """The minimum-norm solution: multipliers of redundant constraints are not unique."""
-    scale = jnp.max(jnp.abs(A), axis=1)
-    scale = 1.0 / jnp.where(scale > 0, scale, 1.0)
+def _least_squares(
+    A: Float[Array, "n n"], b: Float[Array, "n"], blocks: Blocks
+) -> Float[Array, "n"]:
+    """The minimum-norm solution: multipliers of redundant constraints are not unique.
+
+    Rows are scaled by their largest entries, but not those of constraints without an effect, whose
+    entries are rounding errors.
+    """
+    largest = jnp.max(jnp.abs(A), axis=1)
+    scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
+    if blocks.residuals is not None and blocks.residuals.size:
+        own = slice(blocks.counts[0], blocks.counts[0] + blocks.residuals.size)
+        size = jnp.max(jnp.abs(A[own, : blocks.counts[0]]) * blocks.scale[None], axis=1)
+        scale = scale.at[own].multiply(has_effect(size, blocks.residuals).astype(scale.dtype))
     return jnp.linalg.lstsq(scale[:, None] * A, scale * b)[0]
