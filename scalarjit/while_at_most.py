@@ -1,4 +1,4 @@
-"""Loops that end early, with a static limit."""
+"""Loops that end early."""
 
 from collections.abc import Callable
 from functools import lru_cache

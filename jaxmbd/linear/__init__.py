@@ -6,7 +6,6 @@ from .constrained import factor_constraints as factor_constraints
 from .eigen import Eigen as Eigen
 from .eigen import SymmetricEigen as SymmetricEigen
 from .eigen import eig as eig
-from .eigen import eig_of_numbers as eig_of_numbers
 from .eigen import eigh as eigh
 from .eigen import general_eig as general_eig
 from .modal_assurance import Followed as Followed
@@ -24,7 +23,6 @@ __all__ = [
     "SymmetricEigen",
     "after",
     "eig",
-    "eig_of_numbers",
     "eigh",
     "factor_constraints",
     "follow",

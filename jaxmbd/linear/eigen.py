@@ -123,17 +123,12 @@ def eig(A: Float[Array, "n n"]) -> Eigen:
             jnp.diag(empty), empty, empty, none, none, jnp.zeros(0, int), jnp.zeros(0, bool)
         )
     if not isinstance(A, Tracer) and np.isfinite(A).all():
-        return jax.device_put(eig_of_numbers(np.asarray(A)))
+        with np.errstate(all="ignore"):
+            return jax.device_put(_decompose(np.asarray(A))[0])
     eigen, basis = _with_basis(jax.lax.stop_gradient(A))
     vectors = eigen.values, eigen.right, eigen.left
     values, right, left = _differentiable(A, vectors, basis, eigen.defective)
     return Eigen(values, right, left, eigen.condition, eigen.errors, eigen.cluster, eigen.defective)
-
-
-def eig_of_numbers(A: Float[np.ndarray, "n n"]) -> Eigen:
-    """`eig` of finite numbers, in NumPy's arrays."""
-    with np.errstate(all="ignore"):
-        return _decompose(A)[0]
 
 
 def eigh(K: Float[Array, "n n"], M: Float[Array, "n n"]) -> SymmetricEigen:
@@ -160,7 +155,7 @@ def general_eig(A: Float[Numbers, "n n"]) -> tuple[Any, Any, Any]:
     xp = _library(A)
     largest = xp.max(xp.abs(A), initial=0.0)
     scale = xp.ldexp(xp.ones_like(largest), xp.frexp(largest)[1])
-    values, left, right = (_eig_of_numbers if xp is np else jax.lax.linalg.eig)(A / scale)
+    values, left, right = (_eig_by_halves if xp is np else jax.lax.linalg.eig)(A / scale)
     return values * scale.astype(values.dtype), left, right
 
 
@@ -179,8 +174,8 @@ def _eig_by_lapack(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return values, left, right
 
 
-def _eig_of_numbers(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same, of undamped motion from a problem of half the size.
+def _eig_by_halves(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same; of undamped motion, by a problem of half the size.
 
     The matrix of ẋ = P y, ẏ = Q x has the eigenvalues ±√μ of μ x = P Q x, uᴴ P Q = μ uᴴ, and the
     eigenvectors [x, λ P⁻¹ x] and [λ̄ u, Pᵀ u]. Rounding errors of μ are relative to the largest
@@ -258,7 +253,7 @@ def _decompose(A: Any) -> tuple[Eigen, tuple[Any, ...]]:
 
 
 def _basis(A: Any, eigen: Eigen, mean: Any, T: Any, S: Any, same: Any, largest: Any) -> _Basis:
-    """What derivatives of the eigenvalues and eigenvectors need."""
+    """The basis in which eigenvalues and eigenvectors are differentiated."""
     block = jnp.where(same, S @ A.astype(T.dtype) @ T, 0.0)
     N = jnp.where(same & eigen.defective[None], block - jnp.diag(mean), 0.0)
     right = jnp.where(same, S @ eigen.right, 0.0)
@@ -269,7 +264,7 @@ def _basis(A: Any, eigen: Eigen, mean: Any, T: Any, S: Any, same: Any, largest: 
 
 @jax.jit  # Or calls outside jit would compile its loops again.
 def _with_basis(A: Float[Array, "n n"]) -> tuple[Eigen, _Basis]:
-    """Everything but derivatives."""
+    """Everything but derivatives, and their basis."""
     eigen, parts = _decompose(A)
     return eigen, _basis(A, eigen, *parts)
 

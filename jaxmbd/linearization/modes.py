@@ -13,7 +13,7 @@ from scalarjit.with_room import with_room
 
 from ..bodies import FlexibleBody, RigidBody
 from ..errors import ModelError
-from ..linear import Eigen, eig_of_numbers
+from ..linear import Eigen
 from ..model.values import all_concrete, as_count
 from ..motion.motion import GivenMotion
 from ..programs import stored
@@ -252,9 +252,8 @@ def modes_of(linearization: Linearization, n: int | None = None) -> Modes:
         raise ModelError(
             "modes: this is a batch of linearizations; take one of them, or use root_locus"
         )
+    eigen = linearization.eigen()
     # NumPy's functions compile nothing.
-    known = concrete and linearization.A.size and np.isfinite(linearization.A).all()
-    eigen = eig_of_numbers(np.asarray(linearization.A)) if known else linearization.eigen()
     eigen = jax.tree.map(np.asarray, eigen) if concrete else eigen
     values: Any = eigen.values
     first = values.imag >= 0  # Of a pair.

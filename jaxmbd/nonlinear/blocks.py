@@ -103,7 +103,7 @@ class Blocks(eqx.Module):
 
 
 def has_effect(size: Float[Array, "m"], residuals: Float[Array, "m"]) -> Bool[Array, "m"]:
-    """Whether derivatives of constraint residuals are more than rounding errors.
+    """True for constraint residuals whose derivatives exceed rounding errors.
 
     **Arguments:** `size`: the largest change of each residual by a large change of one unknown;
     `residuals`: sizes of the residuals.

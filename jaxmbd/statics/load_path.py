@@ -419,8 +419,9 @@ def _least_squares(
     """
     largest = jnp.max(jnp.abs(A), axis=1)
     scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
-    if blocks.residuals is not None and blocks.residuals.size:
-        own = slice(blocks.counts[0], blocks.counts[0] + blocks.residuals.size)
-        size = jnp.max(jnp.abs(A[own, : blocks.counts[0]]) * blocks.scale[None], axis=1)
-        scale = scale.at[own].multiply(has_effect(size, blocks.residuals).astype(scale.dtype))
+    n, sizes = blocks.counts[0], blocks.residuals
+    assert sizes is not None
+    own = slice(n, n + sizes.size)
+    changes = jnp.max(jnp.abs(A[own, :n]) * blocks.scale[None], axis=1, initial=0.0)
+    scale = scale.at[own].multiply(has_effect(changes, sizes).astype(scale.dtype))
     return jnp.linalg.lstsq(scale[:, None] * A, scale * b)[0]
