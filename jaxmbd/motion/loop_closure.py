@@ -73,8 +73,6 @@ def closed(
     q, is_open, angles = _newton(system, t, start, held)
     if not is_concrete(is_open):
         return _judged(system, q, is_open, angles)
-    if not is_open:  # A long way leaves rounding errors, which are residuals to the next search.
-        q, is_open, angles = _newton(system, t, q, held)
     if is_open or np.any(constraints.is_reversed(on_host(angles))):
         near = _approach(system, t, start, held, (), gives_nan())
         q, still_open, after = _newton(system, t, near, held)
@@ -206,6 +204,24 @@ def _difference(joint: AbstractJoint, target: Array, actual: Array) -> Float[Arr
 @stored
 @with_room
 def _newton(
+    system: AbstractSystem, t: Time, start: Coordinates, held: Targets
+) -> tuple[Coordinates, Bool[Array, ""], Float[Array, "k"]]:
+    """`_search_from` the start, and from what it found.
+
+    A long way leaves rounding errors, which would be residuals to the next search. A loop holds the
+    search once, also in programs of derivatives.
+    """
+    nothing = jnp.zeros(len(constraints.checked_joints(system)), dtype=start.dtype)
+
+    def search(found: Any, _: None) -> tuple[Any, None]:
+        q, is_open, _ = found
+        further = _search_from(system, t, q, held)
+        return jax.tree.map(lambda old, new: jnp.where(is_open, old, new), found, further), None
+
+    return jax.lax.scan(search, (start, jnp.zeros((), bool), nothing), length=2)[0]
+
+
+def _search_from(
     system: AbstractSystem, t: Time, start: Coordinates, held: Targets
 ) -> tuple[Coordinates, Bool[Array, ""], Float[Array, "k"]]:
     """Newton's method for the multipliers μ of q = start ⊞ M⁻¹ Gᵀ μ.
