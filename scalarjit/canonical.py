@@ -22,6 +22,7 @@ REMEMBERED, NUMBERED = 256, 10_000
 
 # Types whose equal values are the same; most parameters have them.
 PLAIN = frozenset({bool, int, str, type(None)})
+INTEGERS = frozenset({int})
 
 _first: OrderedDict[Any, ClosedJaxpr] = OrderedDict()
 _numbers: dict[Any, int] = {}
@@ -119,22 +120,28 @@ class _Reduction:
 
     def _params(self, equation: Any) -> tuple[dict[str, Any], Any]:
         """Parameters with reduced programs, and their key."""
-        given, found, keys = equation.params, {}, []
-        for name, x in sorted(given.items()):
-            found[name], key = self.value(x)
-            keys.append((name, key))
+        given: dict[str, Any] = equation.params
         # The program of generated code is one of these already, and found by its identity.
         own = equation.primitive.name == GENERATED
-        changed = not own and any(found[name] is not given[name] for name in given)
-        return found if changed else given, tuple(keys)
+        changed, keys = {}, []
+        for name in sorted(given):
+            x = given[name]
+            found, key = self.value(x)
+            keys.append((name, key))
+            if found is not x and not own:
+                changed[name] = found
+        return {**given, **changed} if changed else given, tuple(keys)
 
     def value(self, x: Any) -> tuple[Any, Any]:
         """A parameter or constant with reduced programs, and its key.
 
         That of an unknown object is the object.
         """
-        if type(x) in PLAIN:
-            return x, (type(x), x)
+        kind = type(x)
+        if kind in PLAIN:
+            return x, (kind, x)
+        if kind is tuple and INTEGERS.issuperset(map(type, x)):  # Most of them: shapes and axes.
+            return x, (kind, x)
         if isinstance(x, ClosedJaxpr):
             return self.closed(x)
         if isinstance(x, Jaxpr):

@@ -109,14 +109,16 @@ class Graph:
         if op in COMMUTATIVE and args[0].index > args[1].index:
             args = args[::-1]
         key = (op, kind, data, *[x.index for x in args])
-        known = self._known
-        if key in known:
-            return known[key]
+        known = self._known.get(key)
+        if known is not None:
+            return known
         constant, varies, region = op in FOLDED, self.varies, self.root
         for x in args:  # Half of the time to convert a program is spent here.
-            constant = constant and x.op == "const"
-            varies = varies or x.varies
-            if x.region.depth > region.depth:
+            if constant and x.op != "const":
+                constant = False
+            if x.varies:
+                varies = True
+            if x.region is not region and x.region.depth > region.depth:
                 region = x.region
         if constant and args:
             with np.errstate(all="ignore"):
@@ -124,7 +126,7 @@ class Graph:
             made = self.constant(value, kind)
         else:
             made = self._added(Node(op, kind, args, data, region, varies))
-        known[key] = made
+        self._known[key] = made
         return made
 
     def constant(self, value: Any, kind: str) -> Node:

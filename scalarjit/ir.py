@@ -29,6 +29,7 @@ class Writer:
         self.count = 0
         self.block = "entry"
         self._products: dict[str, tuple[str, str, int | None]] = {}
+        self._intrinsics: dict[tuple[str, str], str] = {}
 
     def name(self) -> str:
         self.count += 1
@@ -107,10 +108,13 @@ class Writer:
     def call(self, kind: str, intrinsic: str, *operands: str, flags: str = "") -> str:
         """A call of an intrinsic whose operands have the type of its result."""
         T = self.type(kind)
-        name = f"@llvm.{intrinsic}.{suffix(kind, self.lanes)}"
-        self.module.declare(f"declare {T} {name}({', '.join([T] * len(operands))})")
-        given = ", ".join(f"{T} {x}" for x in operands)
-        return self.put(f"call {flags}{T} {name}({given})")
+        name = self._intrinsics.get((intrinsic, T))
+        if name is None:
+            name = f"@llvm.{intrinsic}.{suffix(kind, self.lanes)}"
+            self._intrinsics[intrinsic, T] = name
+            self.module.declare(f"declare {T} {name}({', '.join([T] * len(operands))})")
+        given = f", {T} ".join(operands)
+        return self.put(f"call {flags}{T} {name}({T} {given})")
 
 
 class Module:

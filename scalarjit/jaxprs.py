@@ -21,6 +21,25 @@ CALLS = {
     "pjit": "jaxpr",
 }
 
+# The most common operations without programs within them.
+WITHOUT = frozenset(
+    {
+        "broadcast_in_dim",
+        "concatenate",
+        "convert_element_type",
+        "dot_general",
+        "dynamic_slice",
+        "gather",
+        "integer_pow",
+        "iota",
+        "reduce_sum",
+        "reshape",
+        "slice",
+        "squeeze",
+        "transpose",
+    }
+)
+
 
 def blank(aval: Any) -> jax.ShapeDtypeStruct:
     """Shape and type of an array, for tracing."""
@@ -48,6 +67,8 @@ def counts_of(params: Any) -> tuple[int, int]:
 def inner_of(equation: Any) -> list[Jaxpr]:
     """Programs within an operation; of a call, the one that is called."""
     name, params = equation.primitive.name, equation.params
+    if not params or name in WITHOUT:
+        return []
     return list(jaxprs_in_params({"": params[CALLS[name]]} if name in CALLS else params))
 
 
@@ -57,7 +78,7 @@ def calls_of(program: Jaxpr) -> Iterator[dict[str, Any]]:
         if equation.primitive.name == GENERATED:
             yield equation.params
             continue
-        for inner in jaxprs_in_params(equation.params):
+        for inner in inner_of(equation):
             yield from calls_of(inner)
 
 
@@ -65,6 +86,6 @@ def holds(primitives: Collection[str], program: Jaxpr) -> bool:
     """True if a program, or one within it, has a primitive of one of these names."""
     return any(
         equation.primitive.name in primitives
-        or any(holds(primitives, inner) for inner in jaxprs_in_params(equation.params))
+        or any(holds(primitives, inner) for inner in inner_of(equation))
         for equation in program.eqns
     )

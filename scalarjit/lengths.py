@@ -26,6 +26,9 @@ FOLDED = 4
 # Primitives whose result is the first argument: derivatives are traced before code is generated.
 FIRST = frozenset({"after", "name", "stop_gradient", "with_slope"})
 
+# Operations that keep truth values in a simple form.
+OF_MASKS = frozenset({"transpose", "dot_general"})
+
 # Name of the function that calls a loop over rows (`row_loops`), which is never unrolled.
 ROW_LOOP = "row_loop"
 
@@ -58,13 +61,15 @@ def work(
     for equation in jaxpr.eqns:
         name, params = equation.primitive.name, equation.params
         size = sum(math.prod(shape_of(x)) for x in equation.outvars)
-        given = {x for x in equation.invars if not isinstance(x, Literal)}
-        if given <= folded:
+        if all(isinstance(x, Literal) or x in folded for x in equation.invars):
             folded.update(equation.outvars)
             size = 0
-        if makes_mask(equation) or (name == "transpose" and given & masks):
+        of_masks = name in OF_MASKS and any(
+            x in masks for x in equation.invars if not isinstance(x, Literal)
+        )
+        if makes_mask(equation) or (name == "transpose" and of_masks):
             masks.update(equation.outvars)
-        elif name == "dot_general" and given & masks:  # Sums that share partial sums.
+        elif name == "dot_general" and of_masks:  # Sums that share partial sums.
             total += 2 * size
         elif name == "dot_general":
             products = size * products_of(equation)

@@ -7,6 +7,7 @@ pass computes what varies, on vectors of states.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from .graph import Graph, Node, Region
@@ -73,7 +74,7 @@ class Plan:
             for loop in loops:
                 self.items[varies, id(loop.parent)].append(loop)
         for items in self.items.values():
-            items.sort(key=lambda x: x.index)
+            items.sort(key=INDEX)
             items[:] = _ordered(items)
 
     def _keep(self, node: Node) -> None:
@@ -158,22 +159,29 @@ def needed(node: Node) -> list[Node]:
 # one after another. Most of these values would leave the registers before they are used.
 
 
+INDEX = attrgetter("index")
+
+
 def by_use(nodes: Sequence[Node]) -> list[Node]:
     """The nodes, those that no other one of them uses in the given order, each after its operands.
 
     Operands that need more registers come first (Sethi and Ullman 1970).
     """
-    within = {x.index for x in nodes}
     used: set[int] = set()
     operands: dict[int, list[Node]] = {}
-    registers: dict[int, int] = {}
-    for x in sorted(nodes, key=lambda x: x.index):
-        own = {y.index: y for y in x.args if y.index in within}
-        used.update(own)
-        below = sorted(own.values(), key=lambda y: registers[y.index])
+    registers = dict.fromkeys([x.index for x in nodes], 1)
+    of = lambda y: registers[y.index]  # noqa: E731
+    for x in sorted(nodes, key=INDEX):
+        below = [y for y in x.args if y.index in registers]
+        if not below:
+            operands[x.index] = below
+            continue
+        if len(below) > 1:
+            below = sorted({y.index: y for y in below}.values(), key=of)
+        used.update([y.index for y in below])
         operands[x.index] = below
-        counts = [registers[y.index] for y in below]
-        registers[x.index] = max((n + k for k, n in enumerate(reversed(counts))), default=1)
+        last = len(below) - 1
+        registers[x.index] = max([registers[y.index] + last - k for k, y in enumerate(below)])
     ordered: list[Node] = []
     begun: set[int] = set()
     done: set[int] = set()

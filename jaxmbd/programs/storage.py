@@ -23,11 +23,11 @@ import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 import scalarjit
 from scalarjit import cache as files
-from scalarjit.jaxprs import GENERATED
+from scalarjit.jaxprs import GENERATED, inner_of
 from scalarjit.machine_code import is_installed, target
 from scalarjit.with_room import with_room
 
@@ -217,7 +217,7 @@ def _computed(jaxpr: Jaxpr, in_loop: bool = False) -> tuple[int, int]:
         name = equation.primitive.name
         if name == GENERATED or name in MOVES:
             continue
-        inner = list(jaxprs_in_params(equation.params))
+        inner = inner_of(equation)
         counts = [_computed(x, in_loop or name in ("scan", "while")) for x in inner]
         if not inner:
             size = sum(math.prod(cast(Any, x.aval).shape) for x in equation.outvars)
@@ -230,7 +230,7 @@ def _calls_python(jaxpr: Jaxpr) -> bool:
     for equation in jaxpr.eqns:
         if "callback" in equation.primitive.name:
             return True
-        if any(map(_calls_python, jaxprs_in_params(equation.params))):
+        if any(map(_calls_python, inner_of(equation))):
             return True
     return False
 
