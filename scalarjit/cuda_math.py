@@ -371,13 +371,13 @@ def _fmod(w: Real, x: str, y: str) -> str:
     before = w.block
     w.do("br label %double")
     w.begin("double")
-    s, larger = w.name(), w.name()
+    s, larger = "%doubled", "%larger"
     w.lines.append(f"  {s} = phi {w.T} [{divisor}, %{before}], [{larger}, %double]")
     w.lines.append(f"  {larger} = fadd {w.T} {s}, {s}")
     more = w.logic("and", divides, w.test("ole", s, limit))
     w.do(f"br i1 {more}, label %double, label %halve")
     w.begin("halve")
-    t, rest, smaller, left = w.name(), w.name(), w.name(), w.name()
+    t, rest, smaller, left = "%halved", "%rest", "%smaller", "%left"
     w.lines.append(f"  {t} = phi {w.T} [{s}, %double], [{smaller}, %halve]")
     w.lines.append(f"  {rest} = phi {w.T} [{size}, %double], [{left}, %halve]")
     fits = w.test("oge", rest, t)

@@ -27,13 +27,15 @@ class Writer:
         self.lanes, self.module = lanes, shared
         self.lines: list[str] = []
         self.count = 0
+        self.late = ""  # Begins names of instructions before others: numbers have to increase.
         self.block = "entry"
         self._products: dict[str, tuple[str, str, int | None]] = {}
         self._intrinsics: dict[tuple[str, str], str] = {}
 
     def name(self) -> str:
+        """The next name: a number, which LLVM reads sooner than a word."""
         self.count += 1
-        return f"%x{self.count}"
+        return f"%{self.late}{self.count}"
 
     def put(self, text: str) -> str:
         """An instruction with a result; the name of the result."""

@@ -242,8 +242,7 @@ def _groups(equations: Sequence[_Equation]) -> list[tuple[int, list[_Equation]]]
     ordered = sorted(groups.items(), key=lambda item: item[0])
     loops = {place for place, group in ordered if _is_long(place[1], group)}
     for place, group in ordered:  # Otherwise each entry of what they read would be loaded.
-        sources = {places.get(source) for each in group for source in each.sources}
-        if place[1] and sources & loops:
+        if place[1] and any(places.get(x) in loops for each in group for x in each.sources):
             loops.add(place)
     return [(place[1] if place in loops else 0, group) for place, group in ordered]
 

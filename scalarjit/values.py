@@ -205,10 +205,10 @@ class Values:
             start = self.take(node.type)
             part, at = self._defined[node.index]
             w, lines = part.w, part.w.lines
-            w.lines = part.after.setdefault(at, [])
+            w.lines, w.late = part.after.setdefault(at, []), "late"
             T, value = for_memory(w, node.type, part.names[node.index])
             w.do(f"store {T} {value}, ptr {w.put(f'getelementptr i8, ptr %scratch, i64 {start}')}")
-            w.lines = lines
+            w.lines, w.late = lines, ""
             self._passed[node.index] = start
         return self._passed[node.index]
 
