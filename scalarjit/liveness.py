@@ -58,7 +58,7 @@ class Plan:
             self.uses[node.index] += 1
             if node.index not in self.live:
                 self.live[node.index] = node
-                stack.extend(needed(node))
+                stack += needed(node)
 
     def _place(self) -> None:
         for node in self.live.values():
@@ -133,8 +133,14 @@ def _reads_stacked(node: Node) -> bool:
     return node.op == "row" and isinstance(node.data[0].rows[node.data[1]], StackedRows)
 
 
-def needed(node: Node) -> list[Node]:
+# Operations that depend on more than their arguments.
+OF_MORE = OF_LOOPS | {"stacked_at"}
+
+
+def needed(node: Node) -> Sequence[Node]:
     """Nodes that a node depends on directly, those of a loop included."""
+    if node.op not in OF_MORE:
+        return node.args
     if node.op in ("carry", "final"):
         loop, k = node.data
         flags = [x for x in (loop.enters, loop.repeats) if x is not None]
@@ -148,10 +154,8 @@ def needed(node: Node) -> list[Node]:
     if node.op == "stacked":
         loop, number, _, k = node.data
         return [loop.stacked[number][k]]
-    if node.op == "stacked_at":
-        loop, number, k = node.data
-        return [loop.stacked[number][k], *node.args]
-    return list(node.args)
+    loop, number, k = node.data
+    return [loop.stacked[number][k], *node.args]
 
 
 # Order of computation: values are computed shortly before they are used ---------------------------

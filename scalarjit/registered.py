@@ -98,7 +98,8 @@ def _load(key: str, found: Stored) -> None:
 
 
 def _keep(key: str, found: Stored) -> None:
-    keep(f"{key}.o", found.packed())
+    if folder() is not None:
+        keep(f"{key}.o", found.packed())
 
 
 def is_there(name: str) -> bool:

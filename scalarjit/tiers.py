@@ -17,6 +17,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 from .machine_code import CELLS, Loaded, compiled, has_vectors
@@ -75,25 +76,24 @@ def _in_short_blocks(text: str) -> str:
 
 
 def _divided(function: str) -> str:
-    lines: list[str] = []
-    merges: list[int] = []
+    lines = function.split("\n")
+    begins = [k for k, line in enumerate(lines) if line.endswith(":")]
+    cuts: dict[int, str] = {}
     ends: dict[str, str] = {}  # For each block that is divided, its last part.
-    block, size = "entry", 0
-    for line in function.split("\n"):
-        if line.startswith("  %"):
-            size += 1
-            if " = phi " in line:
-                merges.append(len(lines))
-            elif size > SHORT_BLOCK:
-                ends[block] = f"part.{len(lines)}"
-                lines += [f"  br label %{ends[block]}", f"{ends[block]}:"]
-                size = 0
-        elif line.endswith(":"):
-            block, size = line[:-1], 0
-        lines.append(line)
-    for k in merges if ends else []:
-        for begin, end in ends.items():
-            lines[k] = lines[k].replace(f"%{begin}]", f"%{end}]")
+    for first, after in pairwise([*begins, len(lines)]):
+        at = first + SHORT_BLOCK
+        while at < after:
+            if lines[at].startswith("  %") and " = phi " not in lines[at]:
+                cuts[at] = ends[lines[first][:-1]] = f"part.{at}"
+                at += SHORT_BLOCK
+            else:
+                at += 1
+    for k in begins if cuts else []:
+        while " = phi " in lines[(k := k + 1)]:
+            for begin, end in ends.items():
+                lines[k] = lines[k].replace(f"%{begin}]", f"%{end}]")
+    for at, name in cuts.items():
+        lines[at] = f"  br label %{name}\n{name}:\n{lines[at]}"
     return "\n".join(lines)
 
 

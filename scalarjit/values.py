@@ -137,10 +137,11 @@ class Values:
 
     def read(self, node: Node) -> str:
         """The name of a value, in all lanes."""
-        if node.op == "const":
-            return self.w.constant(node.type, node.data)
         own = self.names.get(node.index)
         if own is not None:
+            return own
+        if node.op == "const":
+            own = self.names[node.index] = self.w.constant(node.type, node.data)
             return own
         key = node.index, id(self.region)
         if key not in self.names:
