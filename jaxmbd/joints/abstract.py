@@ -76,8 +76,10 @@ class AbstractJoint(eqx.Module):
     def motion(self, q: Float[Array, "nq"]) -> Float[Array, "6 nv"]:
         """Motion subspace S(q): twist of M in F, expressed and taken at M, per unit velocity."""
         E, k = self.basis(), len(self.translation)
-        linear = self.rotation.matrix(E, q[k:]).T @ _columns(E, self.translation)
         angular = self.rotation.motion(E, q[k:])
+        if k == 0:
+            return jnp.concatenate([jnp.zeros_like(angular), angular])
+        linear = self.rotation.matrix(E, q[k:]).T @ _columns(E, self.translation)
         return jnp.block(
             [[linear, jnp.zeros_like(angular)], [jnp.zeros_like(linear), angular]],
         )

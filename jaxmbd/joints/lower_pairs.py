@@ -49,12 +49,18 @@ class Revolute(AbstractJoint):
             return super().between(q, on_parent, on_child, reverse)
         # The matrices beside sine and cosine depend on the model alone: code for many states
         # computes them once.
-        axis, unturned = on_parent.R @ self.basis()[:, 2], on_parent.R @ on_child.R.T
+        axis, unturned = on_parent.R @ so3.unit(self.axis), on_parent.R @ on_child.R.T
         across = so3.hat(axis) @ unturned
         square = axis[:, None] * (axis @ unturned)[None, :] - unturned
         sine = -jnp.sin(q[0]) if reverse else jnp.sin(q[0])
         R = unturned + sine * across + (1.0 - jnp.cos(q[0])) * square
         return Pose(on_parent.p - R @ on_child.p, R)
+
+    def motion(self, q: Float[Array, "1"]) -> Float[Array, "6 1"]:
+        if type(self) is not Revolute:
+            return super().motion(q)
+        axis = so3.unit(self.axis)
+        return jnp.concatenate([jnp.zeros_like(axis), axis])[:, None]
 
 
 class Prismatic(AbstractJoint):

@@ -87,15 +87,17 @@ def adjoint(X: Pose) -> Float[Array, "6 6"]:
 @inlined_jit
 def cross_twist(V: Twist, U: Twist) -> Twist:
     """ad(V) U: rate of a twist `U` that is constant in a frame with the twist `V`."""
-    v, w = V[:3], V[3:]
-    return jnp.concatenate([so3.cross(w, U[:3]) + so3.cross(v, U[3:]), so3.cross(w, U[3:])])
+    v, w = V.reshape(2, 3)
+    linear, angular = so3.cross(w[None], U.reshape(2, 3))
+    return jnp.concatenate([linear + so3.cross(v, U[3:]), angular])
 
 
 @inlined_jit
 def cross_wrench(V: Twist, W: Wrench) -> Wrench:
     """-ad(V)ᵀ W: rate of a wrench (or momentum) `W` that is constant in a frame of twist `V`."""
-    v, w = V[:3], V[3:]
-    return jnp.concatenate([so3.cross(w, W[:3]), so3.cross(w, W[3:]) + so3.cross(v, W[:3])])
+    v, w = V.reshape(2, 3)
+    force, moment = so3.cross(w[None], W.reshape(2, 3))
+    return jnp.concatenate([force, moment + so3.cross(v, W[:3])])
 
 
 @inlined_jit

@@ -38,14 +38,9 @@ def _next(x: Float[Array, "*n 3"]) -> Float[Array, "*n 3"]:
 @inlined_jit
 def hat(w: Vector) -> Matrix:
     """The skew matrix of `w`: `hat(w) @ x == cross(w, x)`."""
-    zero = jnp.zeros_like(w[0])
-    return jnp.stack(
-        [
-            jnp.stack([zero, -w[2], w[1]]),
-            jnp.stack([w[2], zero, -w[0]]),
-            jnp.stack([-w[1], w[0], zero]),
-        ]
-    )
+    x, y, z = w
+    zero = jnp.zeros_like(x)
+    return jnp.stack([zero, -z, y, z, zero, -x, -y, x, zero]).reshape(3, 3)
 
 
 @inlined_jit
@@ -163,6 +158,12 @@ def dexp(phi: Vector) -> Matrix:
 
 
 @inlined_jit
+def unit(axis: Vector) -> Vector:
+    """The direction of an axis of any length but zero."""
+    return axis / jnp.sqrt(axis @ axis)
+
+
+@inlined_jit
 def basis(axis: Vector) -> Matrix:
     """A right-handed orthonormal basis, as columns, whose third vector points along `axis`.
 
@@ -170,11 +171,12 @@ def basis(axis: Vector) -> Matrix:
     two vectors if the z component changes sign. Source: Duff et al. (2017), "Building an
     orthonormal basis, revisited".
     """
-    n = axis / jnp.sqrt(axis @ axis)
-    sign = jnp.where(n[2] >= 0, 1.0, -1.0).astype(axis.dtype)
-    # No direction is singular: |sign + n_z| ≥ 1.
-    a = -1.0 / (sign + n[2])
-    b = n[0] * n[1] * a
-    first = jnp.stack([1.0 + sign * n[0] * n[0] * a, sign * b, -sign * n[0]])
-    second = jnp.stack([b, sign + n[1] * n[1] * a, -n[1]])
+    n = unit(axis)
+    x, y, z = n
+    sign = jnp.where(z >= 0, 1.0, -1.0).astype(axis.dtype)
+    # No direction is singular: |sign + z| ≥ 1.
+    a = -1.0 / (sign + z)
+    b, c = x * y * a, sign * x
+    first = jnp.stack([1.0 + c * x * a, sign * b, -c])
+    second = jnp.stack([b, sign + y * y * a, -y])
     return jnp.stack([first, second, n], axis=1)

@@ -87,13 +87,15 @@ class IndexSet:
 
     def take(self, x: Array) -> Array:
         """`x[rows]`."""
-        if len(self.runs) <= MAX_SLICES:
-            parts = [jax.lax.slice_in_dim(x, first, first + n) for first, n in self.runs]
-            return parts[0] if len(parts) == 1 else jnp.concatenate([x[:0], *parts])
+        if self.runs == ((0, len(x)),):
+            return x
         if k := self.repeats:
             once = IndexSet(self.index[::k]).take(x)
             repeated = jnp.broadcast_to(once[:, None], (once.shape[0], k, *x.shape[1:]))
             return repeated.reshape(-1, *x.shape[1:])
+        if len(self.runs) <= MAX_SLICES:
+            parts = [jax.lax.slice_in_dim(x, first, first + n) for first, n in self.runs] or [x[:0]]
+            return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
         return x.at[self.array].get(mode="promise_in_bounds")
 
     def take_tree(self, tree: Tree) -> Tree:

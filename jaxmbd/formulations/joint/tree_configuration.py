@@ -12,6 +12,7 @@ origin: moments of inertia about a point at the distance d lose as many digits a
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ...bodies import RigidBody
@@ -21,6 +22,9 @@ from ...mechanism.groups import IndexSet, in_order, inverse
 from ...mechanism.mechanism import Mechanism
 from ...system.configuration import AbstractPortConfiguration
 from .tree_recursion import Layout
+
+# Most bodies whose ancestors are a table in the program, which is traced and compiled sooner.
+MOST_IN_TABLE = 16
 
 
 class JointConfiguration(AbstractPortConfiguration):
@@ -216,9 +220,12 @@ def ancestors(mechanism: Mechanism) -> Bool[Array, "n_bodies n_bodies"]:
     Rows are in depth-first order, so that the subtree of j is a run of rows.
     """
     n = mechanism.n_bodies
+    end = IndexSet.of(mechanism.topology.subtree_ends - 1)
+    if n <= MOST_IN_TABLE:
+        number = np.arange(n)
+        return jnp.asarray((number[:, None] >= number) & (number[:, None] < end.array))
     i = jnp.arange(n, dtype=jnp.int32)[:, None]
     j = jnp.arange(n, dtype=jnp.int32)[None, :]
-    end = IndexSet.of(mechanism.topology.subtree_ends - 1)
     # In a chain all subtrees end with the last body: a constant, not a table of n numbers.
     after = jnp.full(n, n, dtype=jnp.int32) if set(end.index) == {n} else end.traced()
     return (i >= j) & (i < after[None, :])
@@ -329,7 +336,7 @@ def world_inertia(bodies: RigidBody, X: Pose) -> WorldInertia:
 
 def symmetric(A: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """The symmetric matrix with the upper triangle of A."""
-    return jnp.triu(A) + jnp.triu(A, 1).T
+    return jnp.where(np.tri(len(A), dtype=bool), A.T, A)
 
 
 def flatten(inertia: WorldInertia) -> Float[Array, "n 13"]:
