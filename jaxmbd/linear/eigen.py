@@ -182,13 +182,14 @@ def _eig_by_halves(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     one. Of a balanced matrix P has a frequency of each coordinate: if these are alike, λ is as
     accurate as that of the whole matrix.
     """
-    n = len(A) // 2
+    n, odd = divmod(len(A), 2)
+    if odd or A[:n, :n].any() or A[n:, n:].any():
+        return _eig_by_lapack(A)
     P, Q, rates = A[:n, n:], A[n:, :n], np.abs(np.diag(A, n))
     least, most = rates.min(initial=np.inf), rates.max(initial=0.0)
     # Where velocities are not the rates of coordinates one by one, P⁻¹ may magnify errors.
     rest = np.abs(P - np.diag(np.diag(P))).max(initial=0.0)
-    alike = most <= ALIKE * least and rest < 1e-8 * least
-    if len(A) != 2 * n or not alike or A[:n, :n].any() or A[n:, n:].any():
+    if not (most <= ALIKE * least and rest < 1e-8 * least):
         return _eig_by_lapack(A)
     squares, u, x = _eig_by_lapack(P @ Q)
     root = np.sqrt(squares)

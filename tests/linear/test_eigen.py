@@ -337,6 +337,13 @@ UNDAMPED = {
     "fast and slow": undamped(-np.diag([1e-6, 1.0, 1e6]) - 1e-7),
     "free": np.asarray(free_masses(7.0)),
     "no rates": undamped(-np.eye(2), np.zeros((2, 2))),
+    "with a state besides": np.block(
+        [
+            [np.asarray(undamped(-np.diag([1.0, 4.0]) - 0.1)), 0.2 * np.eye(4, 1)],
+            [np.eye(1, 4, 2), np.array([[-3.0]])],
+        ]
+    ),
+    "a state alone": np.array([[-2.0]]),
 }
 
 
