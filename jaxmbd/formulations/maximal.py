@@ -19,6 +19,7 @@ from ..mechanism.lowering import lower
 from ..mechanism.mechanism import Mechanism, tree_poses, tree_tangents
 from ..model import Model
 from ..nonlinear import linear_root
+from ..programs.tracing import kernel
 from ..system import constraints, joint_motion
 from ..system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time, Velocities
 from ..system.acceleration import AbstractStabilization
@@ -142,8 +143,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         (bodies, rotors), (increments, turns) = self._split(q, 7), self._split(dv, 6)
-        poses = jax.vmap(se3.displaced)(bodies, increments)
-        return jnp.concatenate([poses.ravel(), rotors + turns])
+        return jnp.concatenate([_displaced(bodies, increments).ravel(), rotors + turns])
 
     def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
         (bodies, _), (twists, turns) = self._split(q, 7), self._split(v, 6)
@@ -422,6 +422,12 @@ class MaximalConfiguration(AbstractPortConfiguration):
         if mechanism.n_elastic > 0:
             attached = attached + mechanism.offset_twists(self.elastic, self.elastic_rates(v))
         return jnp.concatenate([bodies, attached])
+
+
+@kernel
+def _displaced(bodies: Float[Array, "n 7"], increments: Float[Array, "n 6"]) -> Float[Array, "n 7"]:
+    """`se3.displaced` of all bodies."""
+    return jax.vmap(se3.displaced)(bodies, increments)
 
 
 def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
