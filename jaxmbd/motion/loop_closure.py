@@ -17,7 +17,7 @@ from ..errors import AssemblyError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
 from ..lie import so3
-from ..model.values import is_concrete, on_host
+from ..model.values import all_concrete, is_concrete, on_host
 from ..nonlinear.limited_newton import LimitedNewton
 from ..programs import stored
 from ..programs.tracing import (
@@ -70,12 +70,15 @@ def closed(
     """
     if sought:
         start = _approach(system, t, start, held, sought, gives_nan())
-    q, is_open, angles = _newton(system, t, start, held)
-    if not is_concrete(is_open):
+    # Without derivatives, which are traced values of known numbers.
+    traced = [x for x in jax.tree.leaves((system, t, start, held)) if not is_concrete(x)]
+    known = all_concrete(stop_gradients(traced))
+    q, is_open, angles = _newton(system, t, start, held, 2 if known else 1)
+    if not known:
         return _judged(system, q, is_open, angles)
     if is_open or np.any(constraints.is_reversed(on_host(angles))):
         near = _approach(system, t, start, held, (), gives_nan())
-        q, still_open, after = _newton(system, t, near, held)
+        q, still_open, after = _newton(system, t, near, held, 2)
         if still_open:
             if not is_open:
                 _complain_of_reversed(system, angles)
@@ -204,13 +207,15 @@ def _difference(joint: AbstractJoint, target: Array, actual: Array) -> Float[Arr
 @stored
 @with_room
 def _newton(
-    system: AbstractSystem, t: Time, start: Coordinates, held: Targets
+    system: AbstractSystem, t: Time, start: Coordinates, held: Targets, times: int
 ) -> tuple[Coordinates, Bool[Array, ""], Float[Array, "k"]]:
     """`_search_from` the start, and from what it found.
 
     A long way leaves rounding errors, which would be residuals to the next search. A loop holds the
     search once, also in programs of derivatives.
     """
+    if times == 1:
+        return _search_from(system, t, start, held)
     nothing = jnp.zeros(len(constraints.checked_joints(system)), dtype=start.dtype)
 
     def search(found: Any, _: None) -> tuple[Any, None]:
@@ -218,7 +223,7 @@ def _newton(
         further = _search_from(system, t, q, held)
         return jax.tree.map(lambda old, new: jnp.where(is_open, old, new), found, further), None
 
-    return jax.lax.scan(search, (start, jnp.zeros((), bool), nothing), length=2)[0]
+    return jax.lax.scan(search, (start, jnp.zeros((), bool), nothing), length=times)[0]
 
 
 def _search_from(
