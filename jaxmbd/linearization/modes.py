@@ -18,6 +18,7 @@ from ..model.values import all_concrete, as_count
 from ..motion.motion import GivenMotion
 from ..programs import stored
 from ..programs.tracing import kernel
+from ..system import sizes
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.projection import project_positions, project_velocities
 from .linearization import Linearization
@@ -67,13 +68,13 @@ def _reach(system: AbstractSystem, t: Time, state: State, delta: Velocities) -> 
     """Largest displacement of a body or node in units of its limits."""
     c = system.configuration(t, state.q, state.z)
     twists = c.twists(delta)
-    size, displacement = jnp.max(jnp.ptp(c.ports.p, axis=0)), jnp.max(jnp.abs(twists[:, :3]))
+    size, displacement = sizes.extent(c), jnp.max(jnp.abs(twists[:, :3]))
     for group in system.mechanism.bodies:
         if isinstance(group.body, FlexibleBody):
             args = group.body, group.own(c.elastic), group.own(c.elastic_rates(delta))
             displacement = jnp.maximum(displacement, jnp.max(jnp.abs(jax.vmap(_deformed)(*args))))
             size = jnp.maximum(size, jnp.max(jnp.ptp(group.body.positions, axis=1)))
-    linear = displacement / (PART * jnp.where(size > 0, size, 1.0))
+    linear = displacement / (PART * size)
     return jnp.maximum(linear, jnp.max(jnp.abs(twists[:, 3:])) / TURN)
 
 

@@ -240,15 +240,9 @@ def _scales_of(
     """Sizes at a state, whose velocities are ignored."""
     c = system.configuration(t, state.q, state.z)
     bodies = system.mechanism.rigid
-    of_bodies = jax.tree.map(lambda x: x[1 : system.mechanism.n_bodies + 1], c.ports)
-    centres = jax.vmap(lambda X, com: X.apply(com))(of_bodies, bodies.com)
-    p = jnp.concatenate([c.ports.p, centres])
-    extent = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
-    with_mass = system.mechanism.nearest_with_mass.take_tree(bodies)
-    gyration = jnp.sqrt(jnp.trace(with_mass.inertia, axis1=1, axis2=2) / (2.0 * with_mass.mass))
-    length = jnp.maximum(extent, jnp.max(gyration))
+    length = sizes.length_at(c)
     none = jnp.zeros(0, length.dtype)
-    sizes = Scales(length, jnp.ones_like(length), none, none)
+    of_length = Scales(length, jnp.ones_like(length), none, none)
     rest = jnp.zeros_like(state.v)
 
     def of_frames(delta: Velocities) -> tuple[Array, Velocities]:
@@ -261,12 +255,12 @@ def _scales_of(
         inertia = jnp.mean(bodies.mass) * length
         linear = jnp.max(jnp.abs(wrenches[:, :3]), initial=0.0) / inertia
         angular = jnp.max(jnp.abs(wrenches[:, 3:]), initial=0.0) / (inertia * length)
-        free = displacement(system, c, system.solve_mass(c, force), sizes)
+        free = displacement(system, c, system.solve_mass(c, force), of_length)
         return jnp.maximum(free, jnp.maximum(linear, angular))
 
     # Any displacement that no symmetry of the mechanism cancels.
     aside = jnp.cos(1.0 + jnp.arange(system.nv, dtype=rest.dtype))
-    size = displacement(system, c, aside, sizes)
+    size = displacement(system, c, aside, of_length)
     aside = aside / jnp.where(size > 0, size, 1.0)
     (wrenches, force), changes = jax.jvp(of_frames, (rest,), (aside,))
     rate = rate_of(wrenches, force + elastic_force(c, rest) - system.bias_at(c, rest))

@@ -126,7 +126,7 @@ class _Configuration:
 
     def __init__(self, system: AbstractSystem, t: Time, q: Coordinates):
         self.system, self.t, self.q = system, t, q
-        G, A, self.residuals, self.relative, self.origins, self.angles = jax.device_get(
+        G, A, self.residuals, self.relative, self.size, self.angles = jax.device_get(
             _evaluate(system, t, q)
         )
         self.G, self.A = G.astype(float), A.astype(float)
@@ -215,18 +215,13 @@ class _Configuration:
         _, sigma, directions = np.linalg.svd(rows)
         return directions[self._n_above(sigma) :].T
 
-    @property
-    def size(self) -> float:
-        """Largest extent of the mechanism [m], or 1 if it has none."""
-        return float(np.ptp(self.origins, axis=0).max()) or 1.0
-
     def moved(self, step: np.ndarray) -> "_Configuration":
         """The configuration after a step Lᵀ δ."""
         q = _retract(self.system, self.q, self._velocities(step))
         return _Configuration(self.system, self.t, q)
 
     def reach(self, step: np.ndarray) -> float:
-        """Largest displacement of any frame: rotation [rad], or translation relative to `size`."""
+        """Largest displacement of any frame: rotation [rad], or translation by `size`."""
         twists = np.asarray(_twists(self.system, self.t, self.q, self._velocities(step)))
         linear, angular = (np.linalg.norm(x, axis=1).max() for x in np.split(twists, 2, axis=1))
         return float(max(linear / self.size, angular))
@@ -300,12 +295,12 @@ def _is_driven(system: AbstractSystem) -> np.ndarray:
 
 @stored
 def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, ...]:
-    """G, G M⁻¹ Gᵀ, g, g by its scales, origins of all frames, and misalignments of joints."""
+    """G, G M⁻¹ Gᵀ, g, g by its scales, the extent of the mechanism, and misalignments of joints."""
     system = system.prepared()
     c = system.configuration(t, q)
     G, g = constraints.jacobian(system, c), constraints.residual(system, c)
     A, relative = G @ system.solve_mass(c, G.T), g / sizes.scales(system, c, G)
-    return G, A, g, relative, c.ports.p, constraints.misalignment_angles(system, c)
+    return G, A, g, relative, sizes.extent(c), constraints.misalignment_angles(system, c)
 
 
 @stored

@@ -37,14 +37,21 @@ def length(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
 
 def length_at(c: AbstractConfiguration) -> Float[Array, ""]:
     """`length` at a configuration [m]."""
-    mechanism, ports = c.mechanism, c.ports
+    centres, gyration = centres_and_gyration(c.mechanism, c.ports)
+    points = jnp.concatenate([centres, c.ports.p[c.mechanism.n_bodies + 1 :]])
+    extent = jnp.linalg.norm(points - jnp.mean(points, axis=0)[None], axis=1)
+    return jnp.maximum(jnp.max(extent), gyration)
+
+
+def centres_and_gyration(
+    mechanism: Mechanism, ports: Pose
+) -> tuple[Float[Array, "n_bodies 3"], Float[Array, ""]]:
+    """Centres of mass of the bodies, and their largest radius of gyration [m]."""
     bodies = mechanism.nearest_with_mass.take_tree(mechanism.rigid)
     n = mechanism.n_bodies + 1
     centres = ports.p[1:n] + jnp.einsum("nij,nj->ni", ports.R[1:n], mechanism.rigid.com)
-    points = jnp.concatenate([centres, ports.p[n:]])
-    extent = jnp.linalg.norm(points - jnp.mean(points, axis=0)[None], axis=1)
     gyration = jnp.sqrt(jnp.trace(bodies.inertia, axis1=1, axis2=2) / (2.0 * bodies.mass))
-    return jnp.maximum(jnp.max(extent), jnp.max(gyration))
+    return centres, jnp.max(gyration)
 
 
 def of_joint(joint: AbstractJoint, length: Float[Array, ""], n: int) -> Float[Array, "n"]:
@@ -65,20 +72,25 @@ def violation(c: AbstractConfiguration, residual: Float[Array, "ng"]) -> Float[A
 
     It estimates the relative error of G in a configuration that violates the constraints.
     """
-    extent = jnp.max(jnp.ptp(c.ports.p, axis=0))
-    extent = jnp.where((extent > 0) & (extent < 1), extent, 1.0)
-    return jnp.max(jnp.abs(residual), initial=0.0) / extent
+    with_origin = jnp.maximum(jnp.max(jnp.ptp(c.ports.p, axis=0)), extent(c))
+    return jnp.max(jnp.abs(residual), initial=0.0) / jnp.minimum(with_origin, 1.0)
 
 
 def extent(c: AbstractConfiguration) -> Float[Array, ""]:
-    """Largest extent of all frames along an axis of the world [m]; 1 if they are at one place."""
-    return extent_of(c.ports.p)
+    """Largest extent of all frames and centres of mass along an axis of the world [m].
+
+    At least the largest radius of gyration: frames of a pendulum are at one place but for rounding
+    errors. 1 if there is none of these.
+    """
+    return extent_of(c.mechanism, c.ports)
 
 
-def extent_of(places: Float[Array, "n 3"]) -> Float[Array, ""]:
-    """Largest extent of places as in `extent`; the first place, the world's origin, is left out."""
-    places = jax.lax.stop_gradient(places[1:])
-    size = jnp.max(jnp.ptp(places, axis=0))
+def extent_of(mechanism: Mechanism, ports: Pose) -> Float[Array, ""]:
+    """`extent` of a mechanism with poses of its frames; the world's origin is left out."""
+    mechanism, ports = stop_gradients((mechanism, ports))
+    centres, gyration = centres_and_gyration(mechanism, ports)
+    places = jnp.concatenate([ports.p[1:], centres])
+    size = jnp.maximum(jnp.max(jnp.ptp(places, axis=0)), gyration)
     return jnp.where(size > 0, size, 1.0)
 
 

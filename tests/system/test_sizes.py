@@ -7,7 +7,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import Frame, joints
 from jaxmbd.lie import so3
-from jaxmbd.system import sizes
+from jaxmbd.system import constraints, sizes
 from jaxmbd.system.equation_residuals import position_residual
 from jaxmbd.system.projection import projected
 
@@ -57,6 +57,42 @@ def test_a_body_at_one_place_has_the_size_of_its_radius_of_gyration(place):
     slide = joints.Prismatic(Frame("ground", [place, 0, 0]), "box", axis=[1, 0, 0])
     model = mbd.Model({"box": box}, {"slide": slide})
     np.testing.assert_allclose(size_of(model, mbd.JointCoordinates()), 0.1, rtol=1e-12)
+
+
+def pendulum():
+    """A rod, all of whose frames are at its hinge."""
+    rod = mbd.inertia.shifted(mbd.inertia.rod(1.0, 0.5), [0.25, 0, 0])
+    hinge = joints.Revolute("ground", "rod", axis=[0, 1, 0])
+    spring = mbd.forces.TorsionalSpringDamper("hinge", 5.0, 0.1)
+    forces = {"gravity": mbd.forces.Gravity(), "spring": spring}
+    return mbd.Model({"rod": rod}, {"hinge": hinge}, forces)
+
+
+@pytest.mark.parametrize("moved", [0.0, 1e-300, 1e-37, 1e-17])
+@pytest.mark.parametrize(
+    "formulation",
+    [mbd.MaximalCoordinates(), mbd.NaturalCoordinates(rigid=True), mbd.PointCoordinates()],
+    ids=lambda x: type(x).__name__,
+)
+def test_rounding_errors_are_not_the_size_of_a_mechanism(formulation, moved):
+    """Frames at one place, but for rounding errors, leave the distance of the centre of mass."""
+    system = mbd.formulate(pendulum(), formulation)
+    q = mbd.assemble(system, {"hinge": 0.3}).q
+    c = system.configuration(jnp.zeros(()), q.at[0].add(moved))
+    exact = system.configuration(jnp.zeros(()), q)
+    np.testing.assert_allclose(sizes.extent(c), 0.25 * np.cos(0.3), rtol=1e-9)
+    assert sizes.violation(c, jnp.full(5, 1e-17)) < 1e-15
+    found, expected = (sizes.scales(system, x, constraints.jacobian(system, x)) for x in (c, exact))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("formulation", [mbd.MaximalCoordinates(), mbd.PointCoordinates()])
+def test_a_pendulum_whose_frames_are_at_one_place_rests(formulation):
+    expected = mbd.equilibrium(mbd.formulate(pendulum()), {"hinge": 0.3}).state.q
+    system = mbd.formulate(pendulum(), formulation)
+    found = mbd.equilibrium(system, {"hinge": 0.3}).state
+    angle = mbd.joint_states(system, 0.0, found)["hinge"].q
+    np.testing.assert_allclose(angle, expected, rtol=1e-9)
 
 
 def test_sizes_of_coordinates_are_lengths_and_angles():

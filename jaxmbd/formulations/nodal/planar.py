@@ -156,7 +156,7 @@ class PlanarPointSystem(PointSystem):
     def _off_plane(self, bodies: Pose) -> Float[Array, "n 4"]:
         """Deviation of every body from its height, by the mechanism's extent, and of its normal."""
         geometry, n = self.geometry, self._normal
-        extent = sizes.extent_of(self.mechanism.ports(geometry.reference).p)
+        extent = sizes.extent_of(self.mechanism, self.mechanism.ports(geometry.reference))
         tilt = jnp.einsum("nij,nkj,k->ni", bodies.R, geometry.R0, n) - n[None]
         height = (bodies.p - geometry.reference.p[1:]) @ n / extent
         return jnp.concatenate([height[:, None], tilt], axis=1)

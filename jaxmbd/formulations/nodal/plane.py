@@ -175,8 +175,8 @@ def _off_plane(
     if group.in_tree:  # The two ends coincide at zero coordinates.
         return deviation
     n_M = normals(mechanism, reference, plane, group, second=True)
-    p = mechanism.ports(reference).p
-    heights = p @ normal_of(plane, n_F.dtype) / sizes.extent_of(p)
+    ports = mechanism.ports(reference)
+    heights = ports.p @ normal_of(plane, n_F.dtype) / sizes.extent_of(mechanism, ports)
     step = jnp.abs(group.first.take(heights) - group.second.take(heights))
     return deviation + jnp.linalg.norm(n_F - n_M, axis=1) + step
 
