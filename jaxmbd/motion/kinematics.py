@@ -66,10 +66,11 @@ def kinematics(
       the position before.
     - `guess`: joint values as for `assemble`, or a state, at the first time.
 
-    **Raises** `ModelError` if drivers and joints leave a degree of freedom, and if times do not
-    increase; `AssemblyError`, with names of joints, constraint residuals and time, if there is no
-    position or no velocity, for example if a driver acts on a locked joint, and if a joint is
-    closed the wrong way round. Under a transformation these are errors at run time.
+    **Raises** `ModelError` if drivers and joints leave a degree of freedom, as those of bodies of
+    springs (`NaturalCoordinates` that are not rigid) do, and if times do not increase;
+    `AssemblyError`, with names of joints, constraint residuals and time, if there is no position or
+    no velocity, for example if a driver acts on a locked joint, and if a joint is closed the wrong
+    way round. Under a transformation these are errors at run time.
 
     For example:
 
@@ -178,6 +179,11 @@ def _check(
     violation, freedom = np.asarray(residuals), np.asarray(free)
     worst = violation.max(axis=1, initial=0.0)
     bad = ~(worst <= _limit(ts))
+    if system.artificial_energy_limit is not None and (bad.any() or (freedom > FREE).any()):
+        raise ModelError(
+            "kinematics: joints and drivers do not determine bodies that artificial springs hold "
+            "together; use NaturalCoordinates(rigid=True)"
+        )
     if bad.any():
         k = int(np.argmax(bad))
         names = constraints.row_names(system)

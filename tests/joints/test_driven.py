@@ -398,3 +398,15 @@ def test_kinematics_needs_a_driver_for_each_freedom():
     system = mbd.formulate(with_driver(TURNING, model, "s"), mbd.JointCoordinates())
     with pytest.raises(mbd.ModelError, match=r"free to move: bodies 'loose'; prescribe"):
         mbd.kinematics(system, jnp.linspace(0, 1, 3))
+
+
+def test_kinematics_of_artificial_springs_names_the_remedy():
+    model = with_driver(
+        TURNING, mbd.Model({"hand": shaft(0.01)}, {"s": joints.Revolute("ground", "hand")}), "s"
+    )
+    ts = jnp.linspace(0, 0.1, 3)
+    springs = mbd.formulate(model, mbd.NaturalCoordinates())
+    with pytest.raises(mbd.ModelError, match=r"use NaturalCoordinates\(rigid=True\)"):
+        mbd.kinematics(springs, ts)
+    rigid = mbd.formulate(model, mbd.NaturalCoordinates(rigid=True))
+    assert mbd.kinematics(rigid, ts).states.q.shape == (3, rigid.nq)
