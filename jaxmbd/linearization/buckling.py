@@ -18,6 +18,7 @@ from ..programs import stored, with_progress
 from ..system import sizes
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
+from ..system.projection import as_rigid
 from ..system.tangent_space import tangent_stiffness
 from .coordinates import Coordinates, candidate_sizes, coordinates_at
 from .inputs import Input, find_inputs, scaled
@@ -91,7 +92,7 @@ def buckling(
     time = as_time(t, system)
     state = as_start(system, state, time, "buckling", must_be_finite=False)
     state = State(state.q, jnp.zeros_like(state.v), state.z)
-    system = system.rigid()
+    system, state = as_rigid(system, time, state)
     (place,) = find_inputs(system, {"load": load}, "buckling")
     concrete = all_concrete((system, time, state))
     if concrete:

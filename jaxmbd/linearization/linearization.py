@@ -20,6 +20,7 @@ from ..programs.tracing import kernel
 from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.equation_residuals import violations
+from ..system.projection import as_rigid
 from ..system.sizes import length
 from .coordinates import Coordinates, candidate_sizes, coordinates_at
 from .inputs import Input, find_inputs
@@ -140,8 +141,9 @@ def linearize(
 
     The matrices are exact derivatives, for open and closed mechanisms, with redundant and with
     nonholonomic constraints, in all formulations. Springs instead of rigidity are replaced by
-    rigid bodies. In a steady motion coordinates move with it: entries of x are deviations from the
-    moving point, and A is constant if the equations do not depend on its position.
+    rigid bodies, in the nearest position without deformation. In a steady motion coordinates move
+    with it: entries of x are deviations from the moving point, and A is constant if the equations
+    do not depend on its position.
 
     The matrices are differentiable. Under `jit`, `grad` and `vmap` give `coordinates`, for example
     those of a linearization outside.
@@ -177,7 +179,7 @@ def linearize(
     system = as_system(system, "linearize")
     time, given = as_time(t, system), {} if state is None else state
     state = as_start(system, given, time, "linearize", must_be_finite=False)
-    system = system.rigid()
+    system, state = as_rigid(system, time, state)
     places = find_inputs(system, as_mapping(inputs, "linearize: inputs", "{name: path}"))
     sensors = as_mapping(outputs, "linearize: outputs", "{name: sensor}")
     for name, sensor in sensors.items():

@@ -97,6 +97,14 @@ def projected(
     return State(q, v, state.z)
 
 
+def as_rigid(system: AbstractSystem, t: Time, state: State) -> tuple[AbstractSystem, State]:
+    """The system with rigid bodies for artificial springs, and the nearest state of these."""
+    rigid = system.rigid()
+    if system.artificial_energy_limit is None:
+        return rigid, state
+    return rigid, projected(rigid, t, state)
+
+
 def project_velocities(
     system: AbstractSystem,
     t: Time,

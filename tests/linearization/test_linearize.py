@@ -424,3 +424,20 @@ def test_programs_are_not_printed(cart_system, monkeypatch):
 
     eqx.filter_eval_shape(matrix, mbd.assemble(cart_system))
     assert not printed
+
+
+def test_bodies_of_springs_are_linearized_where_they_rest():
+    """An equilibrium stretches them, which opens joints of rigid bodies."""
+    rod = mbd.inertia.shifted(mbd.inertia.rod(1.0, 0.5), [0.25, 0, 0])
+    hinge = joints.Revolute("ground", "rod", axis=[0, 1, 0])
+    spring = mbd.forces.TorsionalSpringDamper("hinge", 5.0, 0.1)
+    forces = {"gravity": mbd.forces.Gravity(), "spring": spring}
+    model = mbd.Model({"rod": rod}, {"hinge": hinge}, forces)
+
+    def eigenvalues(system):
+        rest = mbd.equilibrium(system, {"hinge": 0.3})
+        return mbd.linearize(system, 0.0, rest.state).modes().eigenvalues
+
+    expected = eigenvalues(mbd.formulate(model))
+    found = eigenvalues(mbd.formulate(model, mbd.NaturalCoordinates()))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
