@@ -447,3 +447,18 @@ def test_solves_with_bodies_without_joints():
     none = jnp.zeros((system.nv, 0))
     assert system.solve_mass(c, none).shape == none.shape
     assert system.whiten(system.mass_factor(c), none).shape == none.shape
+
+
+@pytest.mark.long
+def test_a_rod_of_springs_rests_on_a_ball_joint():
+    """Rounding errors of its stiff springs turn the thin rod about its axis as fast as loads."""
+    rod = mbd.inertia.shifted(mbd.inertia.rod(1.0, 0.5), [0.25, 0, 0])
+    ball = {"ball": joints.Spherical("ground", "rod")}
+    model = mbd.Model({"rod": rod}, ball, {"gravity": mbd.forces.Gravity()})
+    system = mbd.formulate(model, mbd.NaturalCoordinates())
+    starts = np.random.default_rng(0).normal(size=(10, 4))
+    for start in starts / np.linalg.norm(starts, axis=1)[:, None]:
+        rest = mbd.equilibrium(system, {"ball": start})
+        assert rest.stable
+        lowest = -0.25 * 9.81
+        np.testing.assert_allclose(mbd.energy(system, 0.0, rest.state).potential, lowest, rtol=1e-5)
