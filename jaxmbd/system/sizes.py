@@ -87,9 +87,8 @@ def extent(c: AbstractConfiguration) -> Float[Array, ""]:
 
 def extent_of(mechanism: Mechanism, ports: Pose) -> Float[Array, ""]:
     """`extent` of a mechanism with poses of its frames; the world's origin is left out."""
-    mechanism, ports = stop_gradients((mechanism, ports))
     centres, gyration = centres_and_gyration(mechanism, ports)
-    places = jnp.concatenate([ports.p[1:], centres])
+    places, gyration = stop_gradients((jnp.concatenate([ports.p[1:], centres]), gyration))
     size = jnp.maximum(jnp.max(jnp.ptp(places, axis=0)), gyration)
     return jnp.where(size > 0, size, 1.0)
 

@@ -219,16 +219,14 @@ def ancestors(mechanism: Mechanism) -> Bool[Array, "n_bodies n_bodies"]:
 
     Rows are in depth-first order, so that the subtree of j is a run of rows.
     """
-    n = mechanism.n_bodies
-    end = IndexSet.of(mechanism.topology.subtree_ends - 1)
+    n, end = mechanism.n_bodies, IndexSet.of(mechanism.topology.subtree_ends - 1)
     if n <= MOST_IN_TABLE:
-        number = np.arange(n)
-        return jnp.asarray((number[:, None] >= number) & (number[:, None] < end.array))
-    i = jnp.arange(n, dtype=jnp.int32)[:, None]
-    j = jnp.arange(n, dtype=jnp.int32)[None, :]
-    # In a chain all subtrees end with the last body: a constant, not a table of n numbers.
-    after = jnp.full(n, n, dtype=jnp.int32) if set(end.index) == {n} else end.traced()
-    return (i >= j) & (i < after[None, :])
+        number, after = np.arange(n), end.array
+    else:
+        number = jnp.arange(n, dtype=jnp.int32)
+        # In a chain all subtrees end with the last body: a constant, not a table of n numbers.
+        after = jnp.full(n, n, dtype=jnp.int32) if set(end.index) == {n} else end.traced()
+    return jnp.asarray((number[:, None] >= number) & (number[:, None] < after))
 
 
 def sum_over_ancestors(
