@@ -124,8 +124,7 @@ class Pass(Values):
             self.names[item.index] = self.row_from(self._address(start), item.type)
         elif item.op not in ("carry", "row", "final"):  # Their loop has named them.
             once = self.plan.uses[item.index] == 1
-            names = self.names
-            given = [names.get(x.index) or self.read(x) for x in item.args]
+            given = [self.read(x) for x in item.args]
             self.names[item.index] = instruct(self.w, item, given, once)
         if not self.varies and item.index in self.plan.slots:
             T, value = for_memory(self.w, item.type, self.read(item))

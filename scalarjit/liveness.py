@@ -13,6 +13,8 @@ from typing import Any
 from .graph import Graph, Node, Region
 from .rows import AbstractRows, StackedRows
 
+INDEX = attrgetter("index")
+
 
 class Plan:
     """Nodes and loops that each pass computes.
@@ -161,9 +163,6 @@ def needed(node: Node) -> Sequence[Node]:
 # Order of computation: values are computed shortly before they are used ---------------------------
 # Programs of scalars begin in the order of the arrays that they were traced from, all entries of
 # one after another. Most of these values would leave the registers before they are used.
-
-
-INDEX = attrgetter("index")
 
 
 def by_use(nodes: Sequence[Node]) -> list[Node]:
