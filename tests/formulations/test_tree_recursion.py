@@ -4,6 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxmbd as mbd
+from jaxmbd import Frame, joints
+from jaxmbd.formulations.joint.tree_configuration import MOST_IN_TABLE, ancestors
 from jaxmbd.formulations.joint.tree_recursion import ROOT, TreeRecursion
 
 TREES = {
@@ -42,6 +45,26 @@ def test_inwards(parents):
 
     found = TreeRecursion(tuple(parents)).backward(step, {"sum": jnp.zeros(2)}, jnp.asarray(x))
     np.testing.assert_allclose(found, carries(parents).T @ x, atol=1e-14)
+
+
+LONG = MOST_IN_TABLE + 4
+LARGER = {"long chain": range(ROOT, LONG - 1), "long bush": [ROOT, *(i // 2 for i in range(LONG))]}
+
+
+@pytest.mark.parametrize("parents", [*TREES.values(), *LARGER.values()], ids=[*TREES, *LARGER])
+def test_mask_of_ancestors(parents):
+    names = [f"body{i}" for i in range(len(parents))]
+    links = {
+        f"hinge {name}": joints.Revolute(
+            mbd.ground if parent == ROOT else Frame(names[parent], [1.0, 0, 0]), Frame(name), [0, 0, 1]
+        )
+        for name, parent in zip(names, parents, strict=True)
+    }
+    model = mbd.Model(dict.fromkeys(names, mbd.RigidBody(1.0, [1.0, 1, 1])), links)
+    mechanism = mbd.formulate(model).mechanism
+    rows = [mechanism.topology.row[name] - 1 for name in names]
+    found = np.asarray(ancestors(mechanism))
+    np.testing.assert_array_equal(found[np.ix_(rows, rows)], carries(parents))
 
 
 def test_slots_do_not_grow_with_the_length_of_a_chain():

@@ -226,7 +226,7 @@ def ancestors(mechanism: Mechanism) -> Bool[Array, "n_bodies n_bodies"]:
         number = jnp.arange(n, dtype=jnp.int32)
         # In a chain all subtrees end with the last body: a constant, not a table of n numbers.
         after = jnp.full(n, n, dtype=jnp.int32) if set(end.index) == {n} else end.traced()
-    return jnp.asarray((number[:, None] >= number) & (number[:, None] < after))
+    return jnp.asarray((number[:, None] >= number[None]) & (number[:, None] < after[None]))
 
 
 def sum_over_ancestors(
