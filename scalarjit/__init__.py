@@ -7,6 +7,7 @@ of generated code. `README.md` next to this file has examples and limits.
 from .call import NativeFunction as NativeFunction
 from .call import collected as collected
 from .call import jit as jit
+from .call import makes_code as makes_code
 from .call import native_by_name as native_by_name
 from .call import native_of as native_of
 from .call import native_or_reason as native_or_reason

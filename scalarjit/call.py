@@ -173,6 +173,14 @@ def _of_program(program: ClosedJaxpr, structure: Any) -> Callable[..., Any]:
     return of_arrays
 
 
+_makes_code: ContextVar[bool] = ContextVar("_makes_code", default=False)
+
+
+def makes_code() -> bool:
+    """True while a function is traced to become generated code, which it may be too long for."""
+    return _makes_code.get()
+
+
 def _traced(
     fn: Callable[..., Any], args: Any, otherwise: Callable[..., Any] | None
 ) -> tuple[ClosedJaxpr, Any, Callable[..., Any] | None]:
@@ -186,7 +194,11 @@ def _traced(
     def elsewhere(*leaves: Any) -> list[Any]:
         return jax.tree.leaves(of_leaves(otherwise or fn, *leaves))
 
-    program, shapes = jax.make_jaxpr(partial(of_leaves, fn), return_shape=True)(*leaves)
+    token = _makes_code.set(True)
+    try:
+        program, shapes = jax.make_jaxpr(partial(of_leaves, fn), return_shape=True)(*leaves)
+    finally:
+        _makes_code.reset(token)
     if not any(isinstance(x, Tracer) for x in program.consts):
         program = canonical(program)
     return program, jax.tree.structure(shapes), None if otherwise is None else elsewhere

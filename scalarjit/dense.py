@@ -5,18 +5,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from jax.lax import GatherScatterMode
 
-from .elementwise import compare, convert, div, logic, mul, select, sub
+from .elementwise import compare, convert, div, is_float, logic, mul, select, sub
 from .graph import Graph, Node
 from .masks import is_mask
 from .routines import Routine, View
-from .structure import STRUCTURE, Nodes, NotCovered
+from .structure import STRUCTURE, Nodes, NotCovered, each, fill_value, known
 
 # Largest number of operations of a factorization or solve that is unrolled.
 MAX_UNROLLED = 100
 
 # Largest number of products of numbers in a product of matrices that is unrolled.
 MANY_PRODUCTS = 150
+
+# Largest number of choices of rows at computed places that are unrolled: entries taken by rows.
+MAX_CHOSEN = 1_000
 
 # Largest number of entries of an array that a routine factors; LAPACK is faster for larger ones.
 MAX_ENTRIES = 10_000
@@ -175,6 +179,40 @@ def _lu(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
     n, m = x[0].shape
     LU, pivots, order = by_routine(graph, "lu", x, (n, m), (1, min(n, m)), (1, n))
     return [LU, *(_integers(graph, y[0]) for y in (pivots, order))]
+
+
+def taken(graph: Graph, equation: Any, x: list[Nodes]) -> Nodes | None:
+    """Parts at computed places along one axis, as of a permutation, by a routine.
+
+    None for other parts of arrays, and for few of them, which are chosen among all.
+    """
+    A, places = x
+    numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
+    axes, m = list(numbers.start_index_map), places.size
+    if len(axes) != 1 or places.ndim != 2 or list(numbers.collapsed_slice_dims) != axes:
+        return None
+    (axis,) = axes
+    n, whole = A.shape[axis], (*A.shape[:axis], 1, *A.shape[axis + 1 :])
+    if sizes != whole or numbers.operand_batching_dims or A.size * m <= MAX_CHOSEN:
+        return None
+    if not is_float(A.flat[0]) or known(places) is not None:
+        return None
+    rows, kind = np.moveaxis(A, axis, 0), A.flat[0].type
+    outside, order = [], np.empty((1, m), dtype=object)
+    for i, place in enumerate(places[:, 0]):
+        first, last = (graph.constant(k, place.type) for k in (0, n - 1))
+        low, high = compare(graph, "lt", place, first), compare(graph, "gt", place, last)
+        outside.append(logic(graph, "or", low, high))
+        place = select(graph, low, first, select(graph, high, last, place))
+        order[0, i] = convert(graph, place, kind)
+    shape = m, A.size // n
+    (found,) = by_routine(graph, "take_rows", [rows.reshape(n, -1), order], shape)
+    if equation.params["mode"] == GatherScatterMode.FILL_OR_DROP:
+        fill = graph.constant(fill_value(equation), kind)
+        for i, gone in enumerate(outside):
+            found[i] = each(lambda y, gone=gone: select(graph, gone, fill, y), found[i])
+    (own,) = (k for k in range(A.ndim) if k not in numbers.offset_dims)
+    return np.moveaxis(found.reshape(m, *rows.shape[1:]), 0, own)
 
 
 def _integers(graph: Graph, x: Nodes) -> Nodes:

@@ -146,6 +146,26 @@ def _lu(w: Block, memory: Memory, A: Matrix, LU: Matrix, pivots: Matrix, order: 
     w.loop(0, min(n, m), step)
 
 
+def _take_rows(w: Block, memory: Memory, A: Matrix, numbers: Matrix, C: Matrix) -> None:
+    """Row i of C is the row of A whose number is entry i of `numbers`."""
+
+    def row(i: str) -> None:
+        number = numbers(0, i)
+        if not w.lanes:
+            k = w.put(f"fptosi {w.T} {number} to i64")
+            w.columns(0, A.columns, lambda j: C.put(i, j, A(k, j)), A, C)
+            return
+        w.columns(0, A.columns, lambda j: C.put(i, j, A(0, j)))
+
+        def choose(k: str) -> None:  # Each state takes another row.
+            here = w.test("oeq", number, w.number(k))
+            w.columns(0, A.columns, lambda j: C.put(i, j, w.where(here, A(k, j), C(i, j))))
+
+        w.loop(1, A.rows, choose)
+
+    w.loop(0, C.rows, row)
+
+
 def _qr(w: Block, memory: Memory, A: Matrix, Q: Matrix, R: Matrix) -> None:
     """Q and R of A = Q R, by reflections with the signs of LAPACK."""
     work, scales = memory.take(A.rows, A.columns), memory.take(1, A.columns)
@@ -370,6 +390,7 @@ ROUTINES: dict[str, Callable[..., None]] = {
     "lower_solve": _lower_solve,
     "unit_lower_solve": _unit_lower_solve,
     "lu": _lu,
+    "take_rows": _take_rows,
     "qr": _qr,
     "svd": _svd,
     "eigh": _eigh,

@@ -14,7 +14,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from . import elementwise, tables
 from .canonical import canonical
-from .dense import DENSE
+from .dense import DENSE, taken
 from .graph import TYPES, UNLIMITED, Graph, Node, Region
 from .jaxprs import CALLS, blank, counts_of, literal
 from .lengths import (
@@ -43,7 +43,7 @@ from .with_room import with_room
 # run slower from some length on. By the number of long loops: none, a motion with its loop over
 # steps, the linear part of a gradient of a motion with two. Calls from a loop of XLA would cost
 # more time than is saved in compiling. Measured with chains of 20 to 60 links and with Go2.
-MAX_LENGTHS = (80_000, 80_000, 270_000)
+MAX_LENGTHS = (100_000, 100_000, 270_000)
 
 # The same mechanisms have generated code in single precision, where accelerations of trees are
 # refined and checked. That takes 18 % more operations.
@@ -234,6 +234,8 @@ class Trace:
                     return [tables.gathered(graph, equation, given[0], places[0])]
                 return [tables.sliced(graph, equation, given[0], [x.item() for x in places])]
         x = list(map(as_nodes, given))
+        if name == "gather" and (parts := taken(graph, equation, x)) is not None:
+            return [parts]
         if name in elementwise.RULES:
             rule = elementwise.RULES[name]
             shape = equation.outvars[0].aval.shape

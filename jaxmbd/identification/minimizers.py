@@ -229,8 +229,8 @@ def _begun(
         state = solver.init(_line(y, r, J), y, None, {}, r, None, frozenset())
         memory = jax.tree.leaves(eqx.filter(state, eqx.is_array))
         none, ended = jnp.full((), jnp.inf, y.dtype), jnp.asarray(False)
-        result = RESULTS.promote(state.result)
-        return _Search(y, memory, y, unknowns, unknowns, none, ended, result, scale, size)
+        points = y, unknowns, unknowns
+        return _Search(y, memory, *points, none, ended, RESULTS.successful, scale, size)
 
     return jax.vmap(one)(starts)
 

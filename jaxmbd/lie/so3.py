@@ -92,8 +92,9 @@ def from_matrix(R: Matrix) -> Quaternion:
     outer = jnp.concatenate(
         [scalar_row[None], jnp.concatenate([antisymmetric[:, None], vector_block], axis=1)]
     )
-    column = outer[:, jnp.argmax(jnp.diagonal(outer))]
-    q = normalize(column)
+    # A choice, whose transpose is one too; that of an index that is computed has no code.
+    is_longest = jnp.arange(4) == jnp.argmax(jnp.diagonal(outer))
+    q = normalize(jnp.sum(jnp.where(is_longest[None], outer, 0.0), axis=1))
     return jnp.where(q[0] < 0, -q, q)
 
 

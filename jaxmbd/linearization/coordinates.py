@@ -18,7 +18,7 @@ from ..errors import ModelError
 from ..model.model import unknown
 from ..model.values import all_concrete, as_names
 from ..programs import stored
-from ..programs.tracing import kernel
+from ..programs.tracing import kernel, of_directions
 from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
@@ -231,8 +231,8 @@ def _relative_at(
     One entry if all constraints are holonomic, else those of displacements and of velocities.
     """
     c = system.configuration(t, state.q, state.z)
-    along = jax.vmap(lambda v: rates_of_candidates(c, v), in_axes=1, out_axes=1)
-    J = along(jnp.eye(system.nv, dtype=c.q.dtype))
+    unit = jnp.eye(system.nv, dtype=c.q.dtype)
+    J = of_directions(lambda v: rates_of_candidates(c, v), unit).T
     lengths = jnp.sqrt(jnp.maximum(jnp.sum(J * system.solve_mass(c, J.T).T, axis=1), 0.0))
     scale = jnp.where(lengths > 0, lengths, 1.0)[:, None]
     only = constraints.is_holonomic(system).all()

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 from scalarjit.with_room import with_room
 
 from ..programs import stored
-from ..programs.tracing import kernel, with_name
+from ..programs.tracing import kernel, of_directions, with_name
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities
 from ..system.acceleration import accelerations
@@ -184,7 +184,7 @@ def _unit_rates(
 
 def on_columns(function: Callable[[Velocities], Any], x: Columns) -> Any:
     """A function of v for each column of x; results in columns."""
-    return jax.vmap(function, in_axes=1, out_axes=1)(x)
+    return jax.tree.map(jnp.transpose, of_directions(function, x.T))
 
 
 def _directions(

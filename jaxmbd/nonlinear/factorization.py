@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..programs.tracing import kernel_of
+from ..programs.tracing import kernel_of, slopes
 from .blocks import Blocks, has_effect
 
 if TYPE_CHECKING:
@@ -41,10 +41,9 @@ class Residual:
         self, x: Float[Array, "n"], directions: Float[Array, "k n"]
     ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
         """fn(x), or None for generated code, and derivatives along directions, as one batch."""
-        along = lambda dx: jax.jvp(self, (x,), (dx,))  # noqa: E731
         if self.is_code:
-            return None, jax.vmap(lambda dx: along(dx)[1])(directions)
-        return jax.vmap(along, out_axes=(None, 0))(directions)
+            return None, jax.vmap(lambda dx: jax.jvp(self, (x,), (dx,))[1])(directions)
+        return slopes(self, x, directions)
 
 
 class AbstractLinearization(eqx.Module):

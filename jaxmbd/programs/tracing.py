@@ -84,6 +84,23 @@ def of_rows(fn: Callable[..., R], *rows: Any) -> R:
     return jax.vmap(fn)(*rows)
 
 
+def of_directions(fn: Callable[..., R], *directions: Any) -> R:
+    """fn of each direction, along a leading axis.
+
+    XLA takes them as one batch. Generated code takes one after another, in a loop if fn is long:
+    together they would be too long a program.
+    """
+    if scalarjit.makes_code():
+        return jax.lax.map(lambda row: fn(*row), directions)
+    return jax.vmap(with_name(fn))(*directions)
+
+
+def slopes(fn: Callable[[Any], R], x: Any, directions: Any) -> tuple[R, R]:
+    """fn(x), and its derivatives along directions with a leading axis."""
+    value, slope = jax.linearize(fn, x)
+    return value, of_directions(slope, directions)
+
+
 def kernel_of(fn: Callable[..., Any], *args: Any) -> scalarjit.NativeFunction | None:
     """The operation of `kernel` for arguments of this structure; None if no code is generated."""
     if scalarjit.why_none() is not None:

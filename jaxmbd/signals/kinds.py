@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_jax, as_leaf, is_concrete, library_of
 
 # The interface of signals -------------------------------------------------------------------------
 
@@ -219,10 +219,12 @@ class Samples(AbstractSignal):
 
     def extended(self, n: int) -> "Samples":
         """The same signal with n samples, by repetitions of the last value at later times."""
-        more = jnp.arange(1, n - self.ts.shape[0] + 1, dtype=self.ts.dtype)
-        ts = jnp.concatenate([self.ts, self.ts[-1] + more * (self.ts[-1] - self.ts[-2])])
-        rows = [(0, more.size), *[(0, 0)] * (self.values.ndim - 1)]
-        return Samples(ts, jnp.pad(self.values, rows, mode="edge"))
+        library = library_of(self.ts, self.values)
+        ts, values = library.asarray(self.ts), library.asarray(self.values)
+        more = library.arange(1, n - ts.shape[0] + 1, dtype=ts.dtype)
+        ts = library.concatenate([ts, ts[-1] + more * (ts[-1] - ts[-2])])
+        rows = [(0, more.size), *[(0, 0)] * (values.ndim - 1)]
+        return Samples(as_jax(ts), as_jax(library.pad(values, rows, mode="edge")))
 
 
 def as_samples(ts: Any, values: Any, name: str) -> tuple[Array, Array]:

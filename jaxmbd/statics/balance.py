@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from ..nonlinear import AbstractFactorization, Blocks
 from ..nonlinear.factorization import Residual
-from ..programs.tracing import kernel
+from ..programs.tracing import kernel, slopes
 from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, State, States, Time, Velocities
 from ..system.acceleration import accelerations
@@ -163,7 +163,8 @@ def stiffness(
         moved = system.configuration(c.t, system.retract(c.q, delta), c.z)
         return rest_residual(system, moved, lam)
 
-    return jax.jacfwd(residual)(jnp.zeros(system.nv, c.q.dtype))
+    unit = jnp.eye(system.nv, dtype=c.q.dtype)
+    return slopes(residual, jnp.zeros_like(unit[0]), unit)[1].T
 
 
 def inertial(at: Balance, a: Velocities) -> Velocities:

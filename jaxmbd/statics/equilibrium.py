@@ -20,7 +20,7 @@ from ..motion.results import RESULTS
 from ..nonlinear import Automatic
 from ..nonlinear.implicit_function import implicit
 from ..programs import stored, with_progress
-from ..programs.tracing import kernel, stop_gradients, unwatched
+from ..programs.tracing import kernel, of_directions, stop_gradients, unwatched
 from ..programs.with_slope import with_slope_of
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, as_time
@@ -395,7 +395,7 @@ def _readings(
         size = displacement(fixed, at, y, scales)
         return jnp.concatenate(each) / jnp.where(size > 0, size, 1.0)
 
-    along = jax.vmap(motion, in_axes=1)(judged.directions)
+    along = of_directions(motion, judged.directions.T)
     free, unstable = (
         jnp.max(jnp.where(of[:, None], along, 0.0), axis=0, initial=0.0)
         for of in (judged.free, judged.unstable)

@@ -23,7 +23,7 @@ from ..lie import Pose, se3, vector
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.groups import IndexSet, JointGroup
 from ..programs import stored
-from ..programs.tracing import kernel, stop_gradients
+from ..programs.tracing import kernel, of_directions, stop_gradients
 from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
 from .joint_motion import relative_accelerations, scatter
@@ -364,7 +364,7 @@ def coordinate_jacobian(
     if not coordinate_names(system):
         return jnp.zeros((0, system.nv), dtype=c.q.dtype)
     units = jnp.eye(system.nv, dtype=c.q.dtype)
-    return jax.vmap(lambda v: coordinate_rate(system, c, v), out_axes=1)(units)
+    return of_directions(lambda v: coordinate_rate(system, c, v), units).T
 
 
 # Reversed joints: joints at a false root of their residuals ---------------------------------------

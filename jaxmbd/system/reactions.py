@@ -10,7 +10,7 @@ from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..mechanism.elements import Wrenches
 from ..programs import stored
-from ..programs.tracing import kernel
+from ..programs.tracing import kernel, of_directions
 from . import constraints, joint_motion
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
@@ -125,7 +125,7 @@ def reactions_of_motion(
     units = jnp.eye(
         sum(len(group) * n_rows(group.joint) for group in mechanism.joints), dtype=state.q.dtype
     )
-    columns = jax.vmap(column, out_axes=1)(units)
+    columns = of_directions(column, units).T
     if plane is not None:
         columns = jnp.concatenate([columns, _by_plane(plane, own)], axis=1)
     # Forces and moments have different units, which matters only if joints are redundant.

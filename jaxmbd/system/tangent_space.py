@@ -17,7 +17,7 @@ from ..errors import ModelError
 from ..linear import ConstraintFactors
 from ..model.values import all_concrete
 from ..programs import stored
-from ..programs.tracing import kernel, stop_gradients
+from ..programs.tracing import kernel, of_directions, slopes, stop_gradients
 from . import constraints
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
@@ -129,7 +129,7 @@ def _derivatives(
         return motion_residual(system, c, v, vdot, lam), state_rates(c, v)
 
     zeros = jnp.zeros_like(state.v), jnp.zeros_like(state.v), jnp.zeros_like(state.z)
-    slope = lambda *x: jax.jvp(equations, zeros, x)[1]  # noqa: E731
+    _, slope = jax.linearize(equations, *zeros)
     k, nz, dtype = columns.shape[1], system.nz, columns.dtype
     # One evaluation for all columns: its program is compiled once.
     along = (
@@ -139,7 +139,7 @@ def _derivatives(
         ),
         jnp.concatenate([jnp.zeros((nz, 2 * k), dtype), jnp.eye(nz, dtype=dtype)], axis=1),
     )
-    of_motion, of_rates = jax.vmap(slope, in_axes=1, out_axes=1)(*along)
+    of_motion, of_rates = (x.T for x in of_directions(slope, *(x.T for x in along)))
     parts = (slice(0, k), slice(k, 2 * k), slice(2 * k, 2 * k + nz))
     return TangentMatrices(
         *(of_motion[:, part] for part in parts), *(of_rates[:, part] for part in parts)
@@ -159,7 +159,11 @@ def tangent_stiffness(
 
 
 @stored
-def _tangent_stiffness(
+def _tangent_stiffness(system: AbstractSystem, *others: Any) -> Float[Array, "nv k"]:
+    return kernel(_along_columns)(system.prepared(), *others)
+
+
+def _along_columns(
     system: AbstractSystem,
     t: Time,
     state: State,
@@ -167,14 +171,11 @@ def _tangent_stiffness(
     vdot: Velocities,
     columns: Float[Array, "nv k"],
 ) -> Float[Array, "nv k"]:
-    system = system.prepared()
-
     def residual(dq: Velocities) -> Velocities:
         c = system.configuration(t, system.retract(state.q, dq), state.z)
         return motion_residual(system, c, state.v, vdot, lam)
 
-    slope = lambda x: jax.jvp(residual, (jnp.zeros_like(x),), (x,))[1]  # noqa: E731
-    return jax.vmap(slope, in_axes=1, out_axes=1)(columns)
+    return slopes(residual, jnp.zeros_like(state.v), columns.T)[1].T
 
 
 def _arguments(

@@ -56,7 +56,9 @@ def test_mask_of_ancestors(parents):
     names = [f"body{i}" for i in range(len(parents))]
     links = {
         f"hinge {name}": joints.Revolute(
-            mbd.ground if parent == ROOT else Frame(names[parent], [1.0, 0, 0]), Frame(name), [0, 0, 1]
+            mbd.ground if parent == ROOT else Frame(names[parent], [1.0, 0, 0]),
+            Frame(name),
+            [0, 0, 1],
         )
         for name, parent in zip(names, parents, strict=True)
     }

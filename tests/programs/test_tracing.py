@@ -5,7 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmbd.programs.tracing import FEW_ROWS, inlined_jit, kernel, of_rows
+import jaxmbd as mbd
+import scalarjit
+from jaxmbd.programs import storage, tracing
+from jaxmbd.programs.tracing import FEW_ROWS, inlined_jit, kernel, of_rows, slopes
+from tests.marks import thorough_but
+from tests.models import four_bar
 
 
 def square_sum(x):
@@ -57,3 +62,47 @@ def test_few_rows_are_evaluated_in_turn(n):
     assert ("scan" in [x.primitive.name for x in program.eqns]) == (n <= FEW_ROWS)
     found = of_rows(angle, ts, q)["angle"]
     np.testing.assert_allclose(found, np.arctan2(q[:, 0], q[:, 1]) * ts, rtol=1e-14)
+
+
+def test_slopes_in_a_batch_and_one_after_another():
+    def fn(x):
+        return jnp.stack([x[0] * x[1], jnp.sin(x[2]), x @ x])
+
+    def both(x):
+        return slopes(fn, x, jnp.eye(3))
+
+    x = jnp.array([0.3, -0.7, 1.1])
+    code = scalarjit.native_of(both, x)
+    for value, rows in (both(x), both(x) if code is None else jax.jit(code)(x)):
+        np.testing.assert_allclose(value, fn(x), rtol=1e-15)
+        np.testing.assert_allclose(rows.T, jax.jacfwd(fn)(x), atol=1e-15)
+
+
+WAYS = {
+    "joint": mbd.JointCoordinates(),
+    "maximal": mbd.MaximalCoordinates(),
+    "natural": mbd.NaturalCoordinates(rigid=True),
+    "points": mbd.PointCoordinates(),
+}
+
+
+@pytest.mark.parametrize("name", thorough_but(["maximal"], WAYS))
+def test_no_analysis_of_a_four_bar_inlines_mechanics(name, monkeypatch):
+    """XLA takes 10 to 20 s for the mechanics of an equilibrium."""
+    pytest.importorskip("llvmlite")
+    seen = {}
+
+    def noted(fn, *args):
+        seen[fn.__name__] = found = tracing_of(fn, *args)
+        return found
+
+    tracing_of = tracing.kernel_of
+    monkeypatch.setattr(tracing, "kernel_of", noted)
+    monkeypatch.setenv("SCALARJIT_CACHE", "")
+    monkeypatch.setattr(storage, "_known", storage.OrderedDict())
+    system = mbd.formulate(four_bar(), WAYS[name])
+    start = mbd.assemble(system, {"left": 0.3})
+    rest = mbd.equilibrium(system, start, method="newton")
+    mbd.linearize(system, 0.0, rest.state).modes()
+    assert {"_step", "_symmetric", "_readings", "_directions", "_shares_of"} <= seen.keys()
+    assert [name for name, code in seen.items() if code is None] == []

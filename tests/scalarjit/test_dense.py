@@ -194,6 +194,24 @@ def test_scatters_sorts_and_gathers():
     check(fn, draw(4, 4), draw(4, seed=1))
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("mode", ["fill", "clip"])
+def test_many_parts_at_computed_places(mode, dtype):
+    """Also beyond the array, and of numbers that are not finite, bit for bit."""
+    A = draw(7, 9, 11).at[0, 0, 0].set(jnp.nan).at[1, 1, 1].set(jnp.inf).astype(dtype)
+    rows = jnp.asarray(np.random.default_rng(0).integers(-9, 13, (3, 8)))
+    batch = jnp.stack([A, -A, 2 * A])
+    for axis in range(3):
+        of = lambda A, i, k=axis: jnp.take(3 * A, i, axis=k, mode=mode)  # noqa: E731
+        code = scalarjit.native_of(of, A, rows[0])
+        assert code is not None
+        np.testing.assert_array_equal(jax.jit(code)(A, rows[0]), of(A, rows[0]))
+        for axes in ((0, 0), (None, 0)):
+            given = batch if axes[0] == 0 else A, rows
+            both = [jax.jit(jax.vmap(fn, axes))(*given) for fn in (code, of)]
+            np.testing.assert_array_equal(*both)
+
+
 @pytest.mark.long
 def test_long_products():
     check(lambda A, B: (A @ B, B.T @ A.T, (A @ B)[0] @ B.T), draw(12, 14), draw(14, 11, seed=1))
