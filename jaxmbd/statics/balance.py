@@ -163,8 +163,8 @@ def stiffness(
         moved = system.configuration(c.t, system.retract(c.q, delta), c.z)
         return rest_residual(system, moved, lam)
 
-    unit = jnp.eye(system.nv, dtype=c.q.dtype)
-    return slopes(residual, jnp.zeros_like(unit[0]), unit)[1].T
+    zeros, unit = jnp.zeros(system.nv, c.q.dtype), jnp.eye(system.nv, dtype=c.q.dtype)
+    return slopes(residual, zeros, unit)[1].T
 
 
 def inertial(at: Balance, a: Velocities) -> Velocities:

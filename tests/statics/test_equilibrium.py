@@ -28,6 +28,19 @@ def pendulum(**more):
     )
 
 
+@pytest.mark.parametrize("way", [mbd.JointCoordinates(), mbd.MaximalCoordinates(), RIGID])
+def test_a_body_that_cannot_move_rests(way):
+    """In some coordinates it has no velocities at all."""
+    weld, gravity = {"weld": joints.Fixed(ground, "rod")}, {"gravity": forces.Gravity()}
+    system = mbd.formulate(mbd.Model({"rod": link(mass=2.0)}, weld, gravity), way)
+    rest = mbd.equilibrium(system)
+    assert rest.stable
+    np.testing.assert_allclose(rest.reactions["weld"][2], 2.0 * 9.81, rtol=1e-12)
+    assert mbd.linearize(system, 0.0, rest.state).A.shape == (0, 0)
+    path = mbd.load_path(system, rest.state, "gravity", [0.5, 1.0])
+    assert np.asarray(path.converged).all()
+
+
 def inverted(stiffness, mass=2.0, length=1.0):
     """A mass on a light rod that stands on a spring hinge; its angle from the vertical."""
     tip = mbd.RigidBody(mass, 1e-9 * np.eye(3), np.array([length, 0.0, 0.0]))
