@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from scalarjit.with_room import with_room
+
 from ..errors import EquilibriumError, ModelError
 from ..model.values import (
     all_concrete,
@@ -31,7 +33,7 @@ from ..motion.arguments import as_start, as_system
 from ..motion.motion import GivenMotion
 from ..nonlinear import Blocks, Dense
 from ..nonlinear.blocks import has_effect
-from ..programs import with_progress
+from ..programs import stored, with_progress
 from ..programs.tracing import error_if
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
@@ -239,13 +241,13 @@ def load_path(
         if is_concrete(path) and not np.all(np.isfinite(np.asarray(path))):
             raise ModelError(f"load_path: path must be finite, got {path}")
 
-    def of(value: Any) -> AbstractSystem:
-        if isinstance(parameter, str):
-            changed = with_loads(system, {parameter: value})
-        else:
-            changed = parameter(value)
-        return at_rest(changed, time, state, hold)
+    def changed(value: Any) -> AbstractSystem:
+        assert not isinstance(parameter, str)
+        return at_rest(parameter(value), time, state, hold)
 
+    of: Callable[[Any], AbstractSystem] = changed
+    if isinstance(parameter, str):
+        of = _ByLoad(at_rest(system, time, state, hold), parameter)
     if isinstance(path, ArcLength):
         branch = _along_arc(of, time, state, path)
     else:
@@ -267,6 +269,16 @@ def load_path(
             "limit points; pass throw=False to look at the path so far"
         )
     return branch
+
+
+class _ByLoad(eqx.Module):
+    """The system for a factor of the load of an element."""
+
+    system: AbstractSystem
+    name: str = eqx.field(static=True)
+
+    def __call__(self, value: Any) -> AbstractSystem:
+        return with_loads(self.system, {self.name: value})
 
 
 def _point(system: AbstractSystem, t: Time, state: State) -> tuple[dict[str, JointState], Array]:
@@ -301,39 +313,45 @@ class _Arc(eqx.Module):
 def _along_arc(
     of: Callable[[Any], AbstractSystem], t: Time, state: State, path: ArcLength
 ) -> Branch:
-    first = jnp.asarray(path.start, state.q.dtype)
-
-    def along(state: State) -> Any:
-        system = of(first)
-        begin: Equilibrium = equilibrium(system, state, t=t, method="newton", throw=False)
-        good = begin.residual < CONVERGED**0.5
-        zeros = jnp.zeros_like(state.v)
-        lam = first_multipliers(system, t, begin.state)
-        start = _Arc(
-            Place(begin.state.q, lam, begin.state.z, zeros),
-            first,
-            zeros,
-            jnp.asarray(path.direction, first.dtype),
-        )
-
-        def step(now: _Arc, _: None) -> tuple[_Arc, Any]:
-            end, size, change, judged = _arc_step(of, t, now, path)
-            at = State(end.place.q, zeros, end.place.z)
-            system = of(end.value)
-            named = _point(system, t, at)
-            eigenvalues = _eigenvalues(judged, system, t, at)
-            row = end.value, at, eigenvalues, judged.stable, size <= CONVERGED, change
-            return end, (*row, *named)
-
-        judged = begin.eigenvalues, begin.stable, good, jnp.asarray(path.direction, first.dtype)
-        head = first, begin.state, *judged, *_point(system, t, begin.state)
-        rows = jax.lax.scan(step, start, None, length=path.n_steps)[1]
-        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), head, rows)
-
+    path = jax.tree.map(lambda x: jnp.asarray(x, state.q.dtype), path)
+    if isinstance(of, _ByLoad):
+        found = _along(of, t, state, path)
     # JAX keeps a function made with `jit`, which therefore must not refer to tracers.
-    run = eqx.filter_jit(along) if all_concrete((of(first), state, t, path)) else along
-    values, states, eigenvalues, stable, converged, changes, joints, energies = run(state)
+    elif all_concrete((of(path.start), state, t, path)):
+        found = eqx.filter_jit(lambda t, state, path: _on_arc(of, t, state, path))(t, state, path)
+    else:
+        found = _on_arc(of, t, state, path)
+    values, states, eigenvalues, stable, converged, changes, joints, energies = found
     return Branch(values, states, eigenvalues, stable, converged, changes, joints, energies)
+
+
+def _on_arc(of: Callable[[Any], AbstractSystem], t: Time, state: State, path: ArcLength) -> Any:
+    """The numbers of a `Branch`, in the order of the arguments of `Branch`."""
+    first, direction = map(jnp.asarray, (path.start, path.direction))
+    system = of(first)
+    begin: Equilibrium = equilibrium(system, state, t=t, method="newton", throw=False)
+    good = begin.residual < CONVERGED**0.5
+    zeros = jnp.zeros_like(state.v)
+    lam = first_multipliers(system, t, begin.state)
+    place = Place(begin.state.q, lam, begin.state.z, zeros)
+
+    def step(now: _Arc, _: None) -> tuple[_Arc, Any]:
+        end, size, change, judged = _arc_step(of, t, now, path)
+        at = State(end.place.q, zeros, end.place.z)
+        system = of(end.value)
+        named = _point(system, t, at)
+        eigenvalues = _eigenvalues(judged, system, t, at)
+        row = end.value, at, eigenvalues, judged.stable, size <= CONVERGED, change
+        return end, (*row, *named)
+
+    judged = begin.eigenvalues, begin.stable, good, direction
+    head = first, begin.state, *judged, *_point(system, t, begin.state)
+    start = _Arc(place, first, zeros, direction)
+    rows = jax.lax.scan(step, start, None, length=path.n_steps)[1]
+    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), head, rows)
+
+
+_along = stored(with_room(_on_arc))
 
 
 def _eigenvalues(judged: Stability, system: AbstractSystem, t: Time, at: State) -> Array:

@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 import jaxmbd as mbd
 from benchmarks import rest_table
 from jaxmbd import Frame, forces, ground, joints
+from jaxmbd.programs import storage
 from tests.statics.test_equilibrium import Y, inverted, link
 
 B, Y0, K = 1.0, 0.5, 100.0  # Half span and height of the truss [m], stiffness of a bar [N/m].
@@ -34,6 +35,22 @@ def branch():
     system = mbd.formulate(truss())
     state = mbd.assemble(system, {"slide": Y0})
     return mbd.load_path(system, state, "load", mbd.ArcLength(0.0, n_steps=60, step=0.04, size=8.0))
+
+
+@pytest.mark.long
+def test_a_second_arc_of_other_numbers_is_not_compiled(monkeypatch):
+    def along(step, stiffness):
+        system = mbd.formulate(truss().replace({"forces.bar.stiffness": stiffness}))
+        path = mbd.ArcLength(0.0, n_steps=20, step=step, size=8.0)
+        found = mbd.load_path(system, {"slide": Y0}, "load", path)
+        return np.asarray(found.joints["slide"].q).ravel(), np.asarray(found.values)
+
+    y, loads = along(0.02, K)
+    monkeypatch.setattr(storage._Stored, "_made", lambda *_: pytest.fail("compiled again"))
+    places, found = along(0.03, 2 * K)
+    part = (places > y.min()) & (np.arange(21) > 0)  # Twice the stiffness, twice the load.
+    np.testing.assert_allclose(found[part], 2 * np.interp(-places[part], -y, loads), rtol=0.01)
+    assert part.sum() > 5
 
 
 @pytest.mark.long
