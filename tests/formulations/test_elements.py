@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
+import scalarjit
 from jaxmbd import Frame, forces, joints, testing
 from jaxmbd.system import constraints, mass_and_energy
 from tests import models
@@ -232,7 +233,8 @@ def test_programs_do_not_grow_with_the_chain(name):
         rest = eqx.filter_eval_shape(mbd.assemble, system)
         state = mbd.State(*(np.zeros(x.shape) for x in (rest.q, rest.v)))
         function = eqx.filter_jit(lambda system, state: mbd.accelerations(system, 0.0, state))
-        sizes.append(len(function.lower(system, state).as_text()))
+        with scalarjit.enabled(False):  # Parts of the short one would be generated code.
+            sizes.append(len(function.lower(system, state).as_text()))
     assert abs(sizes[1] - sizes[0]) < 0.1 * sizes[0]
 
 
