@@ -50,6 +50,12 @@ def rates_of_candidates(c: AbstractConfiguration, v: Velocities) -> Float[Array,
     return jnp.concatenate([*joints, c.elastic_rates(v), v])
 
 
+def matrix_of_rates(c: AbstractConfiguration) -> Float[Array, "n nv"]:
+    """`rates_of_candidates` for unit velocities."""
+    units = jnp.eye(c.nv, dtype=c.q.dtype)
+    return of_directions(lambda v: rates_of_candidates(c, v), units).T
+
+
 def candidate_sizes(system: AbstractSystem, length: Float[Array, ""]) -> Float[Array, "n"]:
     """Sizes of large displacements of the candidates: `length` [m], or one radian."""
     parts = []
@@ -231,8 +237,7 @@ def _relative_at(
     One entry if all constraints are holonomic, else those of displacements and of velocities.
     """
     c = system.configuration(t, state.q, state.z)
-    unit = jnp.eye(system.nv, dtype=c.q.dtype)
-    J = of_directions(lambda v: rates_of_candidates(c, v), unit).T
+    J = matrix_of_rates(c)
     lengths = jnp.sqrt(jnp.maximum(jnp.sum(J * system.solve_mass(c, J.T).T, axis=1), 0.0))
     scale = jnp.where(lengths > 0, lengths, 1.0)[:, None]
     only = constraints.is_holonomic(system).all()

@@ -32,7 +32,7 @@ from ..system.equation_residuals import constraint_rates
 from ..system.loads import rates_at
 from ..system.saddle_point import SaddlePoint
 from ..system.tangent_space import constraint_equations, null_space_of
-from .coordinates import Coordinates, rates_of_candidates
+from .coordinates import Coordinates, matrix_of_rates, rates_of_candidates
 from .inputs import Input, with_offsets
 
 Columns = Float[Array, "nv k"]
@@ -163,12 +163,7 @@ def independent_displacements(
 ) -> Columns:
     """Displacements δ that satisfy the constraints, each with unit rate of one candidate."""
     c = system.configuration(t, state.q, state.z)
-    return _unit_rates(system, c, constraint_equations(system, c, True), _matrix_of_rates(c)[rows])
-
-
-def _matrix_of_rates(c: AbstractConfiguration) -> Float[Array, "n nv"]:
-    """`rates_of_candidates` for unit velocities."""
-    return on_columns(lambda v: rates_of_candidates(c, v), jnp.eye(c.nv, dtype=c.q.dtype))
+    return _unit_rates(system, c, constraint_equations(system, c, True), matrix_of_rates(c)[rows])
 
 
 def _unit_rates(
@@ -199,7 +194,7 @@ def _directions(
     def joint_rates(c: AbstractConfiguration, v: Velocities) -> Float[Array, "n_p"]:
         return rates_of_candidates(c, v)[rows]
 
-    J, equations = _matrix_of_rates(c)[rows], constraint_equations(system, c, False)
+    J, equations = matrix_of_rates(c)[rows], constraint_equations(system, c, False)
     if constraints.is_holonomic(system).all():
         E = F = _unit_rates(system, c, equations, J)
     else:

@@ -40,7 +40,7 @@ class Residual:
     def derivatives(
         self, x: Float[Array, "n"], directions: Float[Array, "k n"]
     ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
-        """fn(x), or None for generated code, and derivatives along directions, as one batch."""
+        """fn(x), or None for generated code, and derivatives along directions."""
         if self.is_code:
             return None, jax.vmap(lambda dx: jax.jvp(self, (x,), (dx,))[1])(directions)
         return slopes(self, x, directions)

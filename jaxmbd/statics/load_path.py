@@ -241,13 +241,10 @@ def load_path(
         if is_concrete(path) and not np.all(np.isfinite(np.asarray(path))):
             raise ModelError(f"load_path: path must be finite, got {path}")
 
-    def changed(value: Any) -> AbstractSystem:
-        assert not isinstance(parameter, str)
-        return at_rest(parameter(value), time, state, hold)
-
-    of: Callable[[Any], AbstractSystem] = changed
     if isinstance(parameter, str):
         of = _ByLoad(at_rest(system, time, state, hold), parameter)
+    else:
+        of = lambda value: at_rest(parameter(value), time, state, hold)  # noqa: E731
     if isinstance(path, ArcLength):
         branch = _along_arc(of, time, state, path)
     else:

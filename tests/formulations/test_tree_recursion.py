@@ -57,7 +57,7 @@ def test_mask_of_ancestors(parents):
     links = {
         f"hinge {name}": joints.Revolute(
             mbd.ground if parent == ROOT else Frame(names[parent], [1.0, 0, 0]),
-            Frame(name),
+            name,
             [0, 0, 1],
         )
         for name, parent in zip(names, parents, strict=True)
