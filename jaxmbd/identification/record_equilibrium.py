@@ -16,7 +16,7 @@ from ..model.values import as_mapping, as_names
 from ..motion.assemble import assemble
 from ..motion.results import RESULTS
 from ..statics import equilibrium
-from ..statics.equilibrium import nearest_rest
+from ..statics.equilibrium import is_rest, nearest_rest
 from ..statics.held_joints import with_loads
 from ..system.abstract import AbstractSystem, State
 from .prediction import Simulator
@@ -122,9 +122,7 @@ class BoundRest(eqx.Module):
 
     def _exists(self, result: RESULTS) -> Bool[Array, ""]:
         """True if the search ended in an equilibrium, which is stable if it was at the start."""
-        unstable: Any = RESULTS.equilibrium_unstable
-        successful = result == RESULTS.successful
-        return successful if self.stable else successful | (result == unstable)
+        return result == RESULTS.successful if self.stable else is_rest(result)
 
 
 def rest_of(

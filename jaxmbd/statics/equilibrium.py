@@ -490,19 +490,22 @@ def named_joints(names: Sequence[str], motion: Any) -> tuple[str, ...]:
     return tuple(names[int(i)] for i in order if size[i] > VISIBLE)
 
 
+def is_rest(result: RESULTS) -> Any:
+    """True if an equilibrium was found, stable or not."""
+    return (result == RESULTS.successful) | (result == RESULTS.equilibrium_unstable)
+
+
 def reported(found: "Equilibrium", throw: bool) -> "Equilibrium":
     """The result, after an error for a failure and a warning if it is unstable.
 
     **Raises** `EquilibriumError` if `throw`; under a transformation at run time.
     """
-    result = found.result
-    unstable: Any = RESULTS.equilibrium_unstable
-    okay = (result == RESULTS.successful) | (result == unstable)
+    okay = is_rest(found.result)
     if not is_concrete(okay):
         if not throw:
             return found
         with unwatched():
-            state = result.error_if(found.state, ~okay)
+            state = found.result.error_if(found.state, ~okay)
         return eqx.tree_at(lambda f: f.state, found, state)
     if np.ndim(okay):
         return found
@@ -511,7 +514,7 @@ def reported(found: "Equilibrium", throw: bool) -> "Equilibrium":
         if throw:
             raise EquilibriumError(f"equilibrium: {_failure(found)}")
         return found
-    if result == unstable:
+    if found.result == RESULTS.equilibrium_unstable:
         warn(
             f"the equilibrium is unstable: {_listed(found.unstable)} moves away from it "
             f"({_fastest(found)})",

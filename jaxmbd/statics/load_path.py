@@ -52,14 +52,15 @@ from .balance import (
     scales_of,
     unknowns,
 )
-from .equilibrium import Equilibrium, equilibrium
+from .equilibrium import Equilibrium, equilibrium, is_rest
 from .held_joints import at_rest, with_loads
 from .stability import Stability, stability, with_derivatives
 
 Parameter = str | Callable[[Any], AbstractSystem]
 
-# Corrections of a step, and the largest that counts as converged [mechanism's size or rad].
-CORRECTIONS, CONVERGED = 8, 1e-9
+# Corrections of a step, and the largest last one that counts as converged [mechanism's size or
+# rad], in single precision in units of it.
+CORRECTIONS, CONVERGED, ROUNDINGS = 8, 1e-9, 1e3
 
 
 class ArcLength(eqx.Module):
@@ -115,18 +116,21 @@ class Branch(eqx.Module):
 
     @property
     def limit_points(self) -> np.ndarray:
-        """Values of the parameter at limit points, by quadratic interpolation (not under `jit`).
+        """Values of the parameter at limit points (not under `jit`).
+
+        By interpolation with a polynomial through up to five points of the path, of fourth order
+        in the length of a step or better if two points are on each side.
 
         A path along a list of values has none: it cannot turn back.
         """
-        changes, values = np.asarray(self.changes), np.asarray(self.values)
-        (at,) = np.nonzero(changes[:-1] * changes[1:] < 0)
+        changes, values = np.asarray(self.changes), np.asarray(self.values, float)
         found = []
-        for k in at:
-            rows = slice(max(k - 1, 0), max(k - 1, 0) + 3)
-            arc = np.arange(3.0)
-            poly = np.polyfit(arc, values[rows], 2)
-            found.append(np.polyval(poly, -poly[1] / (2.0 * poly[0])))
+        for k in np.flatnonzero(changes[:-1] * changes[1:] < 0):
+            near = np.arange(max(k - 2, 0), min(k + 3, values.size))
+            line = np.polynomial.Polynomial.fit(near - k, values[near], near.size - 1)
+            turns = line.deriv().roots()
+            turn = turns[np.argmin(np.abs(turns))]  # Between the points beside this one.
+            found.append(line(turn.real))
         return np.asarray(found)
 
     @property
@@ -288,7 +292,7 @@ def _along_values(
     def point(state: State, value: Float[Array, ""]) -> tuple[State, Any]:
         system = of(value)
         found: Equilibrium = equilibrium(system, state, t=t, method="newton", throw=False)
-        good = found.residual < CONVERGED**0.5
+        good = is_rest(found.result)
         named = _point(system, t, found.state)
         return found.state, (found.state, found.eigenvalues, found.stable, good, *named)
 
@@ -327,7 +331,8 @@ def _on_arc(of: Callable[[Any], AbstractSystem], t: Time, state: State, path: Ar
     first, direction = map(jnp.asarray, (path.start, path.direction))
     system = of(first)
     begin: Equilibrium = equilibrium(system, state, t=t, method="newton", throw=False)
-    good = begin.residual < CONVERGED**0.5
+    good = is_rest(begin.result)
+    least = max(CONVERGED, ROUNDINGS * float(jnp.finfo(state.q.dtype).eps))
     zeros = jnp.zeros_like(state.v)
     lam = first_multipliers(system, t, begin.state)
     place = Place(begin.state.q, lam, begin.state.z, zeros)
@@ -338,7 +343,7 @@ def _on_arc(of: Callable[[Any], AbstractSystem], t: Time, state: State, path: Ar
         system = of(end.value)
         named = _point(system, t, at)
         eigenvalues = _eigenvalues(judged, system, t, at)
-        row = end.value, at, eigenvalues, judged.stable, size <= CONVERGED, change
+        row = end.value, at, eigenvalues, judged.stable, size <= least, change
         return end, (*row, *named)
 
     judged = begin.eigenvalues, begin.stable, good, direction

@@ -21,6 +21,14 @@ pytestmark = pytest.mark.skipif(not tiers._can_wait(), reason="all code is optim
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _code_of_these_tests():
+    """Code of other tests waits elsewhere: all of it takes minutes to optimize."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiers, "_optimizers", [])
+        yield
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "own"))

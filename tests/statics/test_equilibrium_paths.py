@@ -30,11 +30,15 @@ def truss():
     )
 
 
-@pytest.fixture(scope="module")
-def branch():
+def whole_path():
     system = mbd.formulate(truss())
     state = mbd.assemble(system, {"slide": Y0})
     return mbd.load_path(system, state, "load", mbd.ArcLength(0.0, n_steps=60, step=0.04, size=8.0))
+
+
+@pytest.fixture(scope="module")
+def branch():
+    return whole_path()
 
 
 @pytest.mark.long
@@ -65,10 +69,21 @@ def test_an_arc_length_passes_the_limit_points_of_a_truss(branch):
     # dP/dy = 0 at (b² + y²)^(3/2) = b² L₀.
     at = np.sqrt((B * B * rest) ** (2 / 3) - B * B)
     limit = K * at * (rest / np.hypot(B, at) - 1.0)
-    assert branch.limit_points == pytest.approx([limit, -limit], abs=2e-3 * limit)
+    assert branch.limit_points == pytest.approx([limit, -limit], abs=2e-4 * limit)
     # The middle of the path is unstable.
     assert np.array_equal(np.asarray(branch.stable), np.abs(y) >= at)
     assert branch.bifurcations.size == 0
+
+
+@pytest.mark.long
+def test_a_path_in_single_precision(branch):
+    """Corrections end at the precision of the numbers, which were said to have lost the path."""
+    with jax.enable_x64(False):
+        found = whole_path()
+    assert found.values.dtype == jnp.float32
+    assert found.converged.all()
+    np.testing.assert_allclose(found.values, branch.values, atol=2e-4)
+    np.testing.assert_allclose(found.limit_points, branch.limit_points, rtol=1e-5)
 
 
 def _load(y, stiffness):
