@@ -2,11 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.scipy as jsp
 import numpy as np
 import optax
 import optimistix as optx
@@ -49,6 +51,9 @@ class AbstractMinimizer(eqx.Module):
 
 class LevenbergMarquardt(AbstractMinimizer):
     """Damped Gauss–Newton steps with exact Jacobians (optimistix).
+
+    Where models do not explain records wholly, second derivatives of residuals slow Gauss–Newton
+    steps down. Changes of the Jacobian show them (`Curvature`).
 
     Damping is scaled by the largest influence of each unknown so far, so that a mass in kg and an
     inertia in kg m² are damped alike. The tolerances are for unknowns scaled by their influence at
@@ -130,6 +135,12 @@ def _descended(residuals: Residuals, method: FirstOrder, unknowns: Any, memory: 
 # Levenberg and Marquardt's damped steps, by one factorization of each Jacobian --------------------
 
 
+# The least part of JᵀJ that remains with the second derivatives, in any direction; changes of
+# unknowns and cost that are rounding errors; the part of the cost that can still be gained where
+# second derivatives count. With more to gain they change too fast.
+LEAST_CURVATURE, ROUNDINGS, SMALL = 0.1, 16.0, 0.001
+
+
 class Factors(eqx.Module):
     """J = U diag(sigma) Vᵀ diag(scale), and `b` = Uᵀ r."""
 
@@ -137,6 +148,21 @@ class Factors(eqx.Module):
     sigma: Float[Array, "k"]
     Vt: Float[Array, "k n"]
     b: Float[Array, "k"]
+
+
+def is_least(
+    y: Float[Array, "n"], ahead: Float[Array, "n"], factors: Factors, cost: Float[Array, ""]
+) -> Bool[Array, ""]:
+    """True if steps would change the cost, or the unknowns, by no more than rounding errors.
+
+    Differences of costs are noise there, by which steps would be rejected for no reason. The next
+    step leads to `ahead`.
+    """
+    sigma, eps = factors.sigma, float(jnp.finfo(cost.dtype).eps)
+    shown = sigma > sigma.size * eps * jnp.max(sigma, initial=0.0)
+    gain = 0.5 * jnp.sum(jnp.where(shown, factors.b, 0.0) ** 2)
+    small = jnp.max(jnp.abs(ahead - y)) <= ROUNDINGS * eps * jnp.max(jnp.abs(y))
+    return small | (gain <= ROUNDINGS * eps * cost)
 
 
 class MarquardtDescent(optx.AbstractDescent):
@@ -192,6 +218,73 @@ class Damped(optx.AbstractGaussNewton):
         """Steps are said by the loop."""
 
 
+class Curvature(eqx.Module):
+    """Second derivatives of residuals times residuals, S ≈ Σ rᵢ ∇²rᵢ, as secants show them.
+
+    Secants of Dennis, Gay and Welsch (1981): S s = J₊ᵀ r₊ - Jᵀ r₊ along a step s, the change of S
+    least in a norm by the change of the gradient.
+
+    - `S`; `J`, `gradient`, `cost`: those of the last point.
+    - `helps`: whether S would have foretold the last change of the cost better than S = 0.
+    """
+
+    S: Float[Array, "n n"]
+    J: Float[Array, "m n"]
+    gradient: Float[Array, "n"]
+    cost: Float[Array, ""]
+    helps: Bool[Array, ""]
+
+    @classmethod
+    def none(cls, J: Float[Array, "m n"]) -> "Curvature":
+        """Nothing is known before the first step."""
+        n = J.shape[1]
+        zero = jnp.zeros((), J.dtype)
+        return cls(jnp.zeros((n, n), J.dtype), J, jnp.zeros(n, J.dtype), zero, jnp.asarray(False))
+
+    def after(
+        self, s: Float[Array, "n"], r: Float[Array, "m"], J: Float[Array, "m n"]
+    ) -> "Curvature":
+        """The curvature at the end of a step s, with its residuals and their Jacobian."""
+        gradient, cost = J.T @ r, 0.5 * r @ r
+        change, secant = gradient - self.gradient, gradient - self.J.T @ r
+        along = s @ secant
+        # A curvature that has shrunk since is made smaller as a whole first.
+        before = jnp.abs(s @ self.S @ s)
+        part = jnp.where(before > jnp.abs(along), jnp.abs(along) / before, 1.0)
+        S, by = part * self.S, change @ s
+        w = secant - S @ s
+        by_one = jnp.where(by > 0, by, 1.0)
+        both = jnp.outer(w, change) / by_one
+        S += both + both.T - (w @ s) * jnp.outer(change, change) / by_one**2
+        foretold = self.cost + self.gradient @ s + 0.5 * jnp.sum((self.J @ s) ** 2)
+        helps = jnp.abs(foretold + 0.5 * along - cost) < jnp.abs(foretold - cost)
+        S = jnp.where((by > 0) & jnp.all(jnp.isfinite(S)), S, self.S)
+        return Curvature(S, J, gradient, cost, helps)
+
+    def shortened(self, r: Float[Array, "m"]) -> tuple[Float[Array, "k"], Float[Array, "k n"]]:
+        """Residuals and a Jacobian of n + 1 rows with the same cost, gradient and JᵀJ + S.
+
+        S is left out far from the minimum, where it does not help, and where the cost would have no
+        minimum with it. The problem stays as it is if it has fewer residuals than unknowns.
+        """
+        m, n = self.J.shape
+        if m < n:
+            return r, self.J
+        Q, R = jnp.linalg.qr(self.J)
+        c = Q.T @ r
+        left = jsp.linalg.solve_triangular(R, self.S, trans=1)
+        right = jsp.linalg.solve_triangular(R, left.T, trans=1)
+        w, V = jnp.linalg.eigh(jnp.eye(n, dtype=r.dtype) + 0.5 * (right + right.T))
+        safe = jnp.where(w > 0, w, 1.0) ** 0.5
+        with_S = (V / safe[None]) @ (V.T @ c)
+        rest = r @ r - with_S @ with_S
+        good = self.helps & (c @ c < SMALL * (r @ r)) & (w[0] > LEAST_CURVATURE) & (rest >= 0)
+        root = jnp.where(good, rest, jnp.sum((r - Q @ c) ** 2)) ** 0.5
+        R = jnp.where(good, (V * safe[None]) @ (V.T @ R), R)
+        c = jnp.where(good, with_S, c)
+        return jnp.append(c, root), jnp.concatenate([R, jnp.zeros((1, n), R.dtype)])
+
+
 class _Search(eqx.Module):
     """A minimization after a step; those from several starts run along a leading axis.
 
@@ -199,6 +292,7 @@ class _Search(eqx.Module):
     - `next`, `tried`: where residuals are needed next, in the solver's unknowns and in those of the
       fit; `unknowns`: those so far.
     - `cost`: half the sum of squares so far; `ended`, `result`: whether and how it ended.
+    - `curvature`: of the solver's unknowns and residuals.
     - `scale`, `size`: units of unknowns and of residuals.
     """
 
@@ -210,6 +304,7 @@ class _Search(eqx.Module):
     cost: Float[Array, ""]
     ended: Bool[Array, ""]
     result: RESULTS
+    curvature: Curvature
     scale: Float[Array, "n"]
     size: Float[Array, ""]
 
@@ -222,7 +317,8 @@ def _begun(
     influence = jnp.linalg.norm(J, axis=0)
     size = jnp.asarray(residuals.size(), J.dtype)
     scale = jnp.where(influence > 0, influence, 1.0) / size
-    solver, r = Damped(method.rtol, method.atol), jnp.zeros_like(J[:, 0])
+    solver, curvature = Damped(method.rtol, method.atol), Curvature.none(jnp.zeros_like(J))
+    r, J = curvature.shortened(jnp.zeros_like(J[:, 0]))
 
     def one(unknowns: Any) -> _Search:
         y = ravel_pytree(unknowns)[0] * scale
@@ -230,7 +326,8 @@ def _begun(
         memory = jax.tree.leaves(eqx.filter(state, eqx.is_array))
         none, ended = jnp.full((), jnp.inf, y.dtype), jnp.asarray(False)
         points = y, unknowns, unknowns
-        return _Search(y, memory, *points, none, ended, RESULTS.successful, scale, size)
+        rest = ended, RESULTS.successful, curvature, scale, size
+        return _Search(y, memory, *points, none, *rest)
 
     return jax.vmap(one)(starts)
 
@@ -252,21 +349,27 @@ def _stepped(
 
     def one(search: _Search, r: Array, J: Array) -> _Search:
         y, scale, size = search.y, search.scale, search.size
-        fn = _line(search.next, r / size, J / (scale * size)[None])
+        r, J = r / size, J / (scale * size)[None]
+        curvature = search.curvature.after(search.next - y, r, J)
+        r, J = curvature.shortened(r)
+        fn = _line(search.next, r, J)
         # Parts of the state that are no arrays belong to one trace.
         state = solver.init(fn, y, None, {}, r, None, frozenset())
         arrays, rest = eqx.partition(state, eqx.is_array)
         state = eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), search.memory), rest)
         y, state, _ = solver.step(fn, y, None, {}, state, frozenset())
         ended, result = solver.terminate(fn, y, None, {}, state, frozenset())
+        cost = 0.5 * jnp.sum(state.f_info.residual**2)
         lost: Any = optx.RESULTS.where(jnp.all(jnp.isfinite(y)), result, optx.RESULTS.nonfinite)
         result = RESULTS.promote(lost)
         ended = ended | (result != RESULTS.successful)
-        cost = 0.5 * jnp.sum(state.f_info.residual**2) * size**2
+        ended = ended | is_least(y, state.y_eval, state.descent_state, cost)
         memory = jax.tree.leaves(eqx.filter(state, eqx.is_array))
         _, unravel = ravel_pytree(search.unknowns)
         points = state.y_eval, unravel(state.y_eval / scale), unravel(y / scale)
-        after = _Search(y, memory, *points, cost, ended, result, scale, size)
+        is_there = jnp.all(y == search.next)  # Else the solver has not accepted the last step.
+        curvature = jax.tree.map(partial(jnp.where, is_there), curvature, search.curvature)
+        after = _Search(y, memory, *points, cost * size**2, ended, result, curvature, scale, size)
         return jax.tree.map(lambda new, old: jnp.where(search.ended, old, new), after, search)
 
     return jax.vmap(one)(searches, r, J)

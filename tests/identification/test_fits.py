@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.identification import Cauchy, Entries, LogPosterior, Normal, Positive, PseudoHuber
+from jaxmbd.identification import (
+    Cauchy,
+    Entries,
+    LogPosterior,
+    Normal,
+    Positive,
+    PseudoHuber,
+    minimizers,
+)
 from jaxmbd.identification.losses import Squares
 from tests.identification.test_identify import NOISE, experiment, pendulum, records, true_angles
 from tests.marks import thorough_but
@@ -303,3 +311,36 @@ def test_a_guess_far_from_closed_joints_has_an_error_with_a_nearer_one():
             mbd.identify(linkage(2.9), record, DISTANCE, substeps=substeps)
     with pytest.raises(mbd.AssemblyError, match=r"experiment 0: assemble: these joints stay open"):
         mbd.identify(linkage(4.5), record, DISTANCE)
+
+
+class _OfUnitSize(eqx.Module):
+    """Residuals, of which steps need no more than their size."""
+
+    def size(self):
+        return 1.0
+
+
+def test_steps_with_large_residuals():
+    """Brown and Dennis (1971): Gauss–Newton steps alone take 196, for lack of second derivatives.
+
+    The minimum is that of Moré, Garbow and Hillstrom (1981), problem 16.
+    """
+    t = jnp.arange(1.0, 21.0) / 5.0
+
+    @jax.jit
+    def line(x):
+        def residuals(x):
+            first = x[0] + t * x[1] - jnp.exp(t)
+            return first**2 + (x[2] + x[3] * jnp.sin(t) - jnp.cos(t)) ** 2
+
+        return residuals(x)[None], jax.jacfwd(residuals)(x)[None]
+
+    x = jnp.array([25.0, 5.0, -5.0, -1.0])
+    method, given = minimizers.LevenbergMarquardt(), _OfUnitSize()
+    search = minimizers._begun(method, given, x[None], line(x)[1][0])
+    steps = 0
+    while not search.ended[0]:
+        steps += 1
+        search = minimizers._stepped(method, search, *line(search.tried[0]))
+    assert 2.0 * search.cost[0] == pytest.approx(85822.2, abs=0.05)
+    assert steps < 90
