@@ -138,7 +138,11 @@ def _descended(residuals: Residuals, method: FirstOrder, unknowns: Any, memory: 
 # The least part of JᵀJ that remains with the second derivatives, in any direction; changes of
 # unknowns and cost that are rounding errors; the part of the cost that can still be gained where
 # second derivatives count. With more to gain they change too fast.
-LEAST_CURVATURE, ROUNDINGS, SMALL = 0.1, 16.0, 0.001
+LEAST_CURVATURE, ROUNDINGS, SMALL = 0.1, 64.0, 0.001
+
+
+# Damping of the first step, as a part of the squares of columns. Marquardt (1963) took 0.01.
+FIRST_DAMPING = 0.1
 
 
 class Factors(eqx.Module):
@@ -166,7 +170,7 @@ def is_least(
 
 
 class MarquardtDescent(optx.AbstractDescent):
-    """d = -(JᵀJ + λ diag(JᵀJ))⁻¹ Jᵀ r with λ = 1 / step size (Marquardt 1963), of a vector.
+    """d = -(JᵀJ + λ diag(JᵀJ))⁻¹ Jᵀ r, λ by the inverse of the step size (Marquardt 1963).
 
     Damping is scaled by the columns of the Jacobians so far, so that steps do not depend on the
     units of the unknowns. A rejected step needs no factorization.
@@ -188,7 +192,7 @@ class MarquardtDescent(optx.AbstractDescent):
         return Factors(scale, sigma, Vt, U.T @ (Q.T @ f_info.residual))
 
     def step(self, step_size: Any, state: Factors) -> tuple[Array, optx.RESULTS]:
-        damping = (1 / step_size).astype(state.sigma.dtype)
+        damping = (FIRST_DAMPING / step_size).astype(state.sigma.dtype)
         components = state.sigma / (state.sigma**2 + damping) * state.b
         return -(components @ state.Vt) / state.scale, optx.RESULTS.successful
 

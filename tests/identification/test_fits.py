@@ -284,15 +284,15 @@ def linkage(distance):
 
 @pytest.mark.long
 def test_steps_to_joints_that_do_not_close_are_not_taken():
-    """The linkage is stretched at 4 m; from 2.2 m, the first step leads beyond."""
+    """The linkage is stretched at 4 m; from 2.4 m, the first step leads beyond."""
     angles = mbd.predict(linkage(3.9), SHORT, NEAR, substeps=2)["right"]
     record = mbd.Experiment(SHORT, {"right": angles}, guess=NEAR)
-    fit = mbd.identify(linkage(2.2), record, DISTANCE, substeps=2)
+    fit = mbd.identify(linkage(2.4), record, DISTANCE, substeps=2)
     assert fit["distance"] == pytest.approx(3.9, abs=1e-9)
     (costs,) = fit.costs
-    assert costs[2] == costs[1]  # The second step was not taken.
+    assert costs[1] == costs[0]  # The first step was not taken.
     assert costs[-1] < 1e-20
-    both = mbd.identify(linkage(2.2), record, DISTANCE, substeps=2, starts=2, spread=0.01)
+    both = mbd.identify(linkage(2.4), record, DISTANCE, substeps=2, starts=2, spread=0.01)
     assert both["distance"] == pytest.approx(3.9, abs=1e-9)
     np.testing.assert_allclose(both.costs[0][:4], costs[:4], rtol=1e-6)
 
@@ -343,4 +343,4 @@ def test_steps_with_large_residuals():
         steps += 1
         search = minimizers._stepped(method, search, *line(search.tried[0]))
     assert 2.0 * search.cost[0] == pytest.approx(85822.2, abs=0.05)
-    assert steps < 90
+    assert steps < 120
