@@ -135,10 +135,9 @@ def _descended(residuals: Residuals, method: FirstOrder, unknowns: Any, memory: 
 # Levenberg and Marquardt's damped steps, by one factorization of each Jacobian --------------------
 
 
-# The least part of JᵀJ that remains with the second derivatives, in any direction; changes of
-# unknowns and cost that are rounding errors; the part of the cost that can still be gained where
-# second derivatives count. With more to gain they change too fast.
-LEAST_CURVATURE, ROUNDINGS, SMALL = 0.1, 64.0, 0.001
+# Changes of unknowns and cost that are rounding errors; the part of the cost that can still be
+# gained where second derivatives count. With more to gain they change too fast.
+ROUNDINGS, SMALL = 64.0, 0.001
 
 
 # Damping of the first step, as a part of the squares of columns. Marquardt (1963) took 0.01.
@@ -187,9 +186,8 @@ class MarquardtDescent(optx.AbstractDescent):
         # lose its damping.
         scale = jnp.maximum(state.scale, jnp.linalg.norm(J, axis=0))
         scale = jnp.where(scale > 0, scale, 1.0)
-        Q, R = jnp.linalg.qr(J / scale[None])
-        U, sigma, Vt = jnp.linalg.svd(R, full_matrices=False)
-        return Factors(scale, sigma, Vt, U.T @ (Q.T @ f_info.residual))
+        U, sigma, Vt = jnp.linalg.svd(J / scale[None], full_matrices=False)
+        return Factors(scale, sigma, Vt, U.T @ f_info.residual)
 
     def step(self, step_size: Any, state: Factors) -> tuple[Array, optx.RESULTS]:
         damping = (FIRST_DAMPING / step_size).astype(state.sigma.dtype)
@@ -276,17 +274,13 @@ class Curvature(eqx.Module):
             return r, self.J
         Q, R = jnp.linalg.qr(self.J)
         c = Q.T @ r
-        left = jsp.linalg.solve_triangular(R, self.S, trans=1)
-        right = jsp.linalg.solve_triangular(R, left.T, trans=1)
-        w, V = jnp.linalg.eigh(jnp.eye(n, dtype=r.dtype) + 0.5 * (right + right.T))
-        safe = jnp.where(w > 0, w, 1.0) ** 0.5
-        with_S = (V / safe[None]) @ (V.T @ c)
-        rest = r @ r - with_S @ with_S
-        good = self.helps & (c @ c < SMALL * (r @ r)) & (w[0] > LEAST_CURVATURE) & (rest >= 0)
-        root = jnp.where(good, rest, jnp.sum((r - Q @ c) ** 2)) ** 0.5
-        R = jnp.where(good, (V * safe[None]) @ (V.T @ R), R)
-        c = jnp.where(good, with_S, c)
-        return jnp.append(c, root), jnp.concatenate([R, jnp.zeros((1, n), R.dtype)])
+        L = jnp.linalg.cholesky(R.T @ R + self.S, symmetrize_input=False)
+        with_S = jsp.linalg.solve_triangular(L, R.T @ c, lower=True)
+        least = SMALL * (r @ r)
+        good = self.helps & (c @ c < least) & (with_S @ with_S < least)  # NaN without a minimum.
+        R, c = jnp.where(good, L.T, R), jnp.where(good, with_S, c)
+        rest = jnp.sqrt(jnp.where(good, r @ r - c @ c, jnp.sum((r - Q @ (Q.T @ r)) ** 2)))
+        return jnp.append(c, rest), jnp.concatenate([R, jnp.zeros((1, n), R.dtype)])
 
 
 class _Search(eqx.Module):
