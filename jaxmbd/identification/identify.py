@@ -7,6 +7,8 @@ import equinox as eqx
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from scalarjit.with_room import with_room
+
 from ..errors import DataError
 from ..model import Model
 from ..model.values import as_jax, is_count, require_concrete
@@ -32,6 +34,7 @@ LEAST_PART = 2.0**-10
 
 
 @with_progress
+@with_room
 def identify(
     model: Model | Problem,
     experiments: AnyRecord | Sequence[AnyRecord] | None = None,

@@ -43,7 +43,11 @@ ENDING = ".program"
 
 # Options of XLA for programs whose mechanics are generated code: they have operations on a few
 # numbers besides, are compiled in half of the time so, and are as fast.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+QUICKLY = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_parallel_codegen_split_count": 1,  # Dividing takes longer than it saves.
+}
 # The most numbers that such a program computes itself: in an iteration of its loops, and once. For
 # adaptive steps of joint coordinates they are 2,000 to 4,000, and 60,000 for 201 saved states; for
 # steps of 10 bodies in maximal coordinates by XLA 400,000.
