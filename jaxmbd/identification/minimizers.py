@@ -58,7 +58,7 @@ class LevenbergMarquardt(AbstractMinimizer):
     Damping is scaled by the largest influence of each unknown so far, so that a mass in kg and an
     inertia in kg m² are damped alike. The tolerances are for unknowns scaled by their influence at
     the start: a step of one changes the vector of residuals by about one, or by the largest reading
-    if there is no standard deviation and it is smaller.
+    if there is no standard deviation and it is smaller. Steps also end at rounding errors.
     """
 
     rtol: float = 1e-6
@@ -172,7 +172,7 @@ class MarquardtDescent(optx.AbstractDescent):
     """d = -(JᵀJ + λ diag(JᵀJ))⁻¹ Jᵀ r, λ by the inverse of the step size (Marquardt 1963).
 
     Damping is scaled by the columns of the Jacobians so far, so that steps do not depend on the
-    units of the unknowns. A rejected step needs no factorization.
+    units of the unknowns.
     """
 
     def init(self, y: Float[Array, "n"], f_info_struct: Any) -> Factors:

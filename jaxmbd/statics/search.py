@@ -436,7 +436,8 @@ class Methods(eqx.Module):
         rounding = (trial.ratio > 0.3) | (shrunk > 0.3)
         done = trial.finite & small & full & ((left <= tolerance) | rounding)
         done = done | (trial.finite & accepted & full & (trial.last <= tolerance))
-        size = jnp.where(accepted & full, jnp.maximum(trial.size, eps**2), jnp.inf)
+        last = jnp.where(done, jnp.fmin(trial.size, trial.last), trial.size)
+        size = jnp.where(accepted & full, jnp.maximum(last, eps**2), jnp.inf)
         less = jnp.clip(trial.ratio, LESS, 0.5) * now.inertia
         less = jnp.where(less < NEGLIGIBLE * scales.rate, least, less)
         more = jnp.where(full, scales.rate, MORE * now.inertia)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
+from benchmarks import rest_table
 from jaxmbd import Frame, forces, ground, joints
 from tests.marks import thorough_but
 from tests.models import four_bar as open_four_bar
@@ -475,3 +476,19 @@ def test_a_rod_of_springs_rests_on_a_ball_joint():
         assert rest.stable
         lowest = -0.25 * 9.81
         np.testing.assert_allclose(mbd.energy(system, 0.0, rest.state).potential, lowest, rtol=1e-5)
+
+
+@pytest.mark.long
+def test_the_last_correction_of_a_step_counts():
+    """A four-bar of springs is exact after several corrections; by the first one it was refused."""
+    model = rest_table.four_bar(jnp.asarray(rest_table.NUMBERS))
+    half = {"method": "newton", "load": {"gravity": 0.5}}
+    tree, system = mbd.formulate(model), mbd.formulate(model, mbd.NaturalCoordinates())
+    rigid = mbd.equilibrium(tree, {"left": 0.3}, **half)
+    values = {name: joint.q for name, joint in mbd.joint_states(tree, 0.0, rigid.state).items()}
+    rest = mbd.equilibrium(system, values, **half)
+    for name in model.bodies:
+        found, expected = (
+            x.frames(0.0, y.state.q)[name].p for x, y in ((system, rest), (tree, rigid))
+        )
+        np.testing.assert_allclose(found, expected, atol=1e-4)
