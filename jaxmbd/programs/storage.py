@@ -24,6 +24,7 @@ from jax import lax
 from jax.core import Tracer
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
 
 import scalarjit
 from scalarjit import cache as files
@@ -207,11 +208,20 @@ def _prepare_lapack() -> None:
 
 
 def _compiled(lowered: Any, jaxpr: Jaxpr, optimized: bool = True) -> Any:
-    repeated, once = _computed(jaxpr)
-    if not optimized or (repeated <= MOST_REPEATED and once <= MOST_ONCE):
+    if not optimized or _is_small(jaxpr) or _is_small(_needed(jaxpr)):
         with suppress(jax.errors.JaxRuntimeError):  # Of versions without these options.
             return lowered.compile(QUICKLY)
     return lowered.compile()
+
+
+def _is_small(jaxpr: Jaxpr) -> bool:
+    repeated, once = _computed(jaxpr)
+    return repeated <= MOST_REPEATED and once <= MOST_ONCE
+
+
+def _needed(jaxpr: Jaxpr) -> Jaxpr:
+    """The program without operations whose results nothing uses, which JAX leaves out too."""
+    return dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0]
 
 
 def _computed(jaxpr: Jaxpr, in_loop: bool = False) -> tuple[int, int]:

@@ -124,6 +124,9 @@ def test_only_programs_of_little_are_compiled_quickly(monkeypatch):
         assert n <= once < 2 * n
         storage._compiled(traced.lower(), traced.jaxpr.jaxpr)
     assert options == [(storage.QUICKLY,), ()]
+    traced = jax.jit(lambda x: (jnp.broadcast_to(x, (storage.MOST_ONCE, 2)) + x, x)[1]).trace(1.0)
+    storage._compiled(traced.lower(), traced.jaxpr.jaxpr)  # Nothing uses the sum.
+    assert options[2:] == [(storage.QUICKLY,)]
 
 
 def test_versions_of_xla_without_the_options(monkeypatch):
