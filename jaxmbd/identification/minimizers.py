@@ -134,11 +134,9 @@ def _descended(residuals: Residuals, method: FirstOrder, unknowns: Any, memory: 
 
 # Levenberg and Marquardt's damped steps, by one factorization of each Jacobian --------------------
 
-
 # Changes of unknowns and cost that are rounding errors; the part of the cost that can still be
 # gained where second derivatives count. With more to gain they change too fast.
 ROUNDINGS, SMALL = 64.0, 0.001
-
 
 # Damping of the first step, as a part of the squares of columns. Marquardt (1963) took 0.01.
 FIRST_DAMPING = 0.1
@@ -158,8 +156,9 @@ def is_least(
 ) -> Bool[Array, ""]:
     """True if steps would change the cost, or the unknowns, by no more than rounding errors.
 
-    Differences of costs are noise there, by which steps would be rejected for no reason. The next
-    step leads to `ahead`.
+    There, differences of costs are noise, and steps would be rejected for no reason.
+
+    **Arguments:** `ahead`: the unknowns after the next step.
     """
     sigma, eps = factors.sigma, float(jnp.finfo(cost.dtype).eps)
     shown = sigma > sigma.size * eps * jnp.max(sigma, initial=0.0)
@@ -169,7 +168,7 @@ def is_least(
 
 
 class MarquardtDescent(optx.AbstractDescent):
-    """d = -(JᵀJ + λ diag(JᵀJ))⁻¹ Jᵀ r, λ by the inverse of the step size (Marquardt 1963).
+    """d = -(JᵀJ + λ diag(JᵀJ))⁻¹ Jᵀ r with λ = FIRST_DAMPING / step size (Marquardt 1963).
 
     Damping is scaled by the columns of the Jacobians so far, so that steps do not depend on the
     units of the unknowns.
@@ -274,12 +273,13 @@ class Curvature(eqx.Module):
             return r, self.J
         Q, R = jnp.linalg.qr(self.J)
         c = Q.T @ r
+        outside = jnp.sum((r - Q @ c) ** 2)  # What no change of the unknowns reaches.
         L = jnp.linalg.cholesky(R.T @ R + self.S, symmetrize_input=False)
         with_S = jsp.linalg.solve_triangular(L, R.T @ c, lower=True)
         least = SMALL * (r @ r)
         good = self.helps & (c @ c < least) & (with_S @ with_S < least)  # NaN without a minimum.
         R, c = jnp.where(good, L.T, R), jnp.where(good, with_S, c)
-        rest = jnp.sqrt(jnp.where(good, r @ r - c @ c, jnp.sum((r - Q @ (Q.T @ r)) ** 2)))
+        rest = jnp.sqrt(jnp.where(good, r @ r - c @ c, outside))
         return jnp.append(c, rest), jnp.concatenate([R, jnp.zeros((1, n), R.dtype)])
 
 

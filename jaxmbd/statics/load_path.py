@@ -58,8 +58,8 @@ from .stability import Stability, stability, with_derivatives
 
 Parameter = str | Callable[[Any], AbstractSystem]
 
-# Corrections of a step, and the largest last one that counts as converged [mechanism's size or
-# rad], in single precision in units of it.
+# Corrections of a step; the largest last one that counts as converged [mechanism's size or rad], or
+# so many units of the numbers' precision if that is more.
 CORRECTIONS, CONVERGED, ROUNDINGS = 8, 1e-9, 1e3
 
 

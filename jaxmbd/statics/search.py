@@ -230,7 +230,8 @@ class March(eqx.Module):
       Newton's method.
     - `h`: length of the next step [s]; `rate`: Rayleigh quotient ω₁² of the motion [1/s²];
       `inertia`: m of Newton's method [1/s²].
-    - `size`: correction of the last full step of Newton's method; infinite after other steps.
+    - `size`: correction of the last full step of Newton's method, the last one if several ended the
+      search; infinite after other steps.
     - `turned`: rotation of each joint, or its travel, added up along the motion.
     - `draining`: whether the next step drains; `trying`: whether Newton's method is tried before
       drainage; `steps`: numbers of steps of either kind.

@@ -314,7 +314,7 @@ def test_a_guess_far_from_closed_joints_has_an_error_with_a_nearer_one():
 
 
 class _OfUnitSize(eqx.Module):
-    """Residuals, of which steps need no more than their size."""
+    """Stands for residuals: a step reads their size alone."""
 
     def size(self):
         return 1.0
