@@ -344,7 +344,7 @@ def test_a_driven_slider_crank_with_other_bodies_moves_in_its_plane(build):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("formulation", FORMULATIONS)
+@pytest.mark.parametrize("formulation", FORMULATIONS[:1])
 def test_system_keeps_its_contract(formulation):
     """With a short soft body in a mean-axis frame. The check changes S in proportion to its largest
     entry, by which the inertia of other bodies would change too much for a difference."""

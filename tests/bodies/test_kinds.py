@@ -136,7 +136,7 @@ def test_accelerations_are_those_of_a_prismatic_joint(formulation):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("formulation", FORMULATIONS)
+@pytest.mark.parametrize("formulation", FORMULATIONS[1:])
 def test_system_keeps_its_contract(formulation):
     system = mbd.formulate(elastic_model(), formulation)
     mbd.testing.check_system(system, moving(system))

@@ -286,12 +286,7 @@ def test_two_wheels_settle_at_the_root_of_the_potential():
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "formulation",
-    [
-        mbd.JointCoordinates(),
-        mbd.MaximalCoordinates(),
-        mbd.NaturalCoordinates(rigid=True),
-        mbd.PointCoordinates(),
-    ],
+    [mbd.JointCoordinates(), mbd.MaximalCoordinates(), mbd.NaturalCoordinates(rigid=True)],
     ids=lambda x: type(x).__name__,
 )
 def test_two_wheels_rest_at_the_root_of_the_potential(formulation):

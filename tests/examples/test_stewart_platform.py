@@ -46,7 +46,6 @@ RAISED = {"platform": ("head1", "head3", "head5", (0.0, 0.0, 0.3))}
     "formulation",
     [
         mbd.MaximalCoordinates(),
-        mbd.NaturalCoordinates(rigid=True),
         mbd.PointCoordinates(particles=RAISED),
     ],
     ids=models.name_of,

@@ -128,7 +128,6 @@ MODELS = {
     "a car on preloaded springs": Resting(car(1e6), True, 1e6 / 8.0),
     "a star": Resting(star(), True),
     "a free star": Resting(star(driven=False), True),
-    "a platform on three legs": Resting(platform(3), False),
     "a platform on six legs": Resting(platform(6), False),
     "a table": Resting(table(), False),
 }

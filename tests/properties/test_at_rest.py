@@ -17,6 +17,7 @@ ALL = [
     for name in resting.MODELS
     for formulation in ("joint", "maximal")
     for dtype in ("float64", "float32")
+    if dtype == "float32" or name in ("a car", "a platform on six legs")
 ]
 
 

@@ -197,14 +197,12 @@ def _sag_of_catenary(span=2.0, total=2.5):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("counts", [(4, 8), pytest.param((8, 16, 32), marks=pytest.mark.thorough)])
-def test_hung_chains_approach_the_catenary(counts):
+def test_hung_chains_approach_the_catenary():
     errors = []
-    for n in counts:
+    for n in (8, 16):
         system, state = hung(n)
         found = mbd.equilibrium(system, state, method="newton")
         assert found.stable
         low = system.frames(0.0, found.state.q)[f"link{n // 2:03d}"].p[2]
         errors.append(-float(low) - _sag_of_catenary())
-    ratios = np.asarray(errors[:-1]) / np.asarray(errors[1:])
-    assert ratios == pytest.approx(np.full(len(ratios), 4.0), rel=0.1)
+    assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.1)
