@@ -24,12 +24,7 @@ KINDS = (
     *models.FURTHER_KINDS,
     joints.Generic,
 )
-FORMULATIONS = (
-    mbd.JointCoordinates(),
-    mbd.MaximalCoordinates(),
-    mbd.NaturalCoordinates(rigid=True),
-    mbd.PointCoordinates(),
-)
+FORMULATIONS = mbd.JointCoordinates(), mbd.MaximalCoordinates(), mbd.PointCoordinates()
 
 
 def link(rng, kind, first, second):

@@ -31,10 +31,8 @@ FORMULATIONS = {
 ALL = [
     ("generalized-alpha", "joint"),
     ("generalized-alpha", "maximal"),
-    ("generalized-alpha", "natural"),
     ("generalized-alpha 2", "maximal"),
     ("bdf", "joint"),
-    ("bdf", "maximal"),
     ("bdf 4", "maximal"),
     ("energy-momentum", "maximal"),
     ("energy-decaying", "maximal"),

@@ -23,12 +23,13 @@ from tests.properties.draws import (
 from tests.properties.templates import TEMPLATES
 
 # Errors of accelerations in units of the precision, of the number of bodies and of the condition
-# number; residuals in units of the precision, and powers at least.
-ERROR, MISS = 1e3, 1e2
+# number; residuals in units of the precision, and powers at least. Residuals are larger in single
+# precision, of masses that are 12 decades apart.
+ERROR, MISS, MISS_SINGLE = 1e3, 1e2, 1e3
 
 # A formulation may be worse conditioned than the mechanism. That excuses errors up to this part,
 # and up to another part of the power in single precision.
-EXCUSED, EXCUSED_POWER = 0.05, 5e-3
+EXCUSED, EXCUSED_POWER = 0.05, 0.02
 
 DTYPES = ("float64", "float32")
 
@@ -46,8 +47,9 @@ def failures(seen, reference, conditions, eps):
     """
     n, rates = len(reference["twist rates"]), reference["twist rates"]
     worst = np.max(seen["miss"] / seen["miss scale"], initial=0.0) / eps
-    if not worst <= MISS:
-        yield f"G v̇ + γ is {worst:.1e} roundings from zero, {MISS:.0e} are allowed"
+    allowed = MISS if eps < 1e-10 else MISS_SINGLE
+    if not worst <= allowed:
+        yield f"G v̇ + γ is {worst:.1e} roundings from zero, {allowed:.0e} are allowed"
     power = np.abs(seen["unexplained power"]) / eps
     allowed = MISS * min(conditions[0], 1e2)
     if eps > 1e-10:
@@ -153,7 +155,7 @@ OVERDRIVEN = ["a crank and a rocker driven", "two parallel cranks driven"]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("name", "dtype"), zip(OVERDRIVEN, DTYPES, strict=True))
+@pytest.mark.parametrize(("name", "dtype"), list(zip(OVERDRIVEN, DTYPES, strict=True)))
 def test_drivers_that_contradict_one_another_give_nan(name, dtype):
     """Drivers that agree, with otherwise equal numbers, give finite results."""
     found = []

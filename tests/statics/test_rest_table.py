@@ -9,7 +9,6 @@ LIMITS = {("redundant four-bar", "maximal"): {"reaction": 1e-6, "eigenvalue": 1e
 CASES = [
     ("open chain", "joint"),
     ("open chain", "maximal"),
-    ("open chain", "natural"),
     ("four-bar", "maximal"),
     ("four-bar", "points"),
     ("redundant four-bar", "joint"),
