@@ -72,12 +72,14 @@ class _Equation:
 class _Value:
     """A value of an inlined program: a constant, or a result to be computed.
 
+    - `fixed`: whether it depends on no argument of the program. Loops would hide such indices.
     - `moved`: of an array that consists of rows of others, where these are.
     - `turned`: of an array whose second axis is that of the rows, the same with its rows first.
     """
 
-    def __init__(self, x: Any = None):
+    def __init__(self, x: Any = None, fixed: bool = False):
         self.x = x
+        self.fixed = fixed or x is not None
         self.moved: _Moved | None = None
         self.turned: _Value | None = None
 
@@ -179,6 +181,9 @@ def _inlined(
             made = _inlined(inner, values, called, found)
         elif equation.primitive.name in FIRST:
             made = values[:1]
+        elif all(x.fixed for x in values):
+            made = tuple(_Value(fixed=True) for _ in equation.outvars)
+            found.append(_Equation(equation, values, made, None))
         else:
             made = tuple(_Value() for _ in equation.outvars)
             each = _with_rows_first(equation, values, made)

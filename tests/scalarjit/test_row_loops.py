@@ -9,6 +9,7 @@ from jax import lax
 import scalarjit
 from scalarjit import graph, lengths, row_loops
 from scalarjit.lengths import length
+from scalarjit.scalars import scalars_of
 from tests.scalarjit.random_programs import close as close_to
 
 pytest.importorskip("llvmlite")
@@ -98,3 +99,14 @@ def test_large_arrays_have_no_loops_over_rows():
     """XLA computes operations on vectors."""
     program = jax.make_jaxpr(lambda x: jnp.sin(x) + lax.rsqrt(x))(jnp.ones(200_000))
     assert row_loops.with_row_loops(program, frozenset()) is program
+
+
+def test_indices_that_depend_on_no_argument_are_known(short):
+    """Entries at indices that a loop computes would each be chosen from all rows."""
+    n, last = 40, np.arange(40) % 3
+
+    def picked(A):
+        return jnp.sin(A)[jnp.arange(n), :, last] + jnp.cos(A[:, 0])
+
+    program = jax.make_jaxpr(picked)(jnp.zeros((n, 3, 3)))
+    assert len(scalars_of(program, (False,)).graph.nodes) < 30 * n
