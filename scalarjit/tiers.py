@@ -51,14 +51,15 @@ class Stored(NamedTuple):
 
 def first_code(text: str, name: str) -> Stored:
     """Code of a module whose handler gets this name, optimized only where that cannot wait."""
-    if not _can_wait() or (has_vectors(text) and _longest(text) > MOST_OF_VECTORS):
+    if not _can_wait() or _longest_on_vectors(text) > MOST_OF_VECTORS:
         return Stored(compiled(text, name, optimized=True), None)
     return Stored(compiled(_counting(_in_short_blocks(text)), name, optimized=False), text)
 
 
-def _longest(text: str) -> int:
-    """Lines of the longest function of a module."""
-    return max(own.count("\n") for own in text.split("\ndefine "))
+def _longest_on_vectors(text: str) -> int:
+    """Lines of the longest function of a module that computes on vectors."""
+    functions = text.split("\ndefine ")
+    return max((own.count("\n") for own in functions if has_vectors(own)), default=0)
 
 
 # Instructions of a block. Without optimizations, LLVM selects calls one by one, sums of a product

@@ -161,3 +161,16 @@ begun.wait()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
+
+
+def test_long_functions_on_single_numbers_are_not_optimized_at_once(monkeypatch):
+    """Also if a routine of the same module computes on vectors."""
+    monkeypatch.setattr(
+        tiers, "compiled", lambda text, name, optimized: b"1" if optimized else b"0"
+    )
+    lines = "\n".join(["  %x = fadd double %x, %x"] * (tiers.MOST_OF_VECTORS + 1))
+    numbers = f"\ndefine ptr @handler(ptr %frame) {{\nentry:\n{lines}\n}}"
+    routine = "\ndefine void @product() {\nentry:\n  %y = fadd <8 x double> %y, %y\n}"
+    vectors = numbers.replace("fadd double", "fadd <8 x double>")
+    found = [tiers.first_code(text, "name").code for text in (numbers + routine, vectors)]
+    assert found == [b"0", b"1"]
