@@ -1,6 +1,7 @@
 """Modes of a linearization: frequencies, damping, shapes, and the parts that take part in them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -343,11 +344,7 @@ def _by_name(groups: Sequence[Any], parts: Sequence[Any]) -> dict[str, Any]:
 
 @stored
 @with_room
-def _shares(system: AbstractSystem, *others: Any) -> tuple[list[Array], ...]:
-    return kernel(_shares_of)(system, *others)
-
-
-def _shares_of(
+def _shares(
     system: AbstractSystem,
     t: Time,
     state: State,
@@ -360,27 +357,30 @@ def _shares_of(
 
     **Arguments:** `real`, `imaginary`: parts of displacements.
     """
-    c, mechanism = system.configuration(t, state.q, state.z), system.mechanism
-
-    def energies(v: Velocities) -> list[Float[Array, "n"]]:
-        twists, elastic = mechanism.body_ports.take(c.twists(v)), c.elastic_rates(v)
-        parts = []
-        for group in mechanism.bodies:
-            args: tuple[Any, ...] = group.body, group.rows.take(twists)
-            if isinstance(group.body, RigidBody):
-                zeros = jnp.zeros((len(group.names), 0), dtype=v.dtype)
-                args = group.body, zeros, args[1], zeros
-            else:
-                args = group.body, group.own(c.elastic), args[1], group.own(elastic)
-            of_body = lambda body, *at: body.kinetic_energy(*at)  # noqa: E731
-            parts.append(jax.vmap(of_body)(*args))
-        return parts
-
-    def each(v: Velocities) -> tuple[Any, Any]:
-        return c.joint_rates(v), energies(v)
-
-    parts = [jax.vmap(each, in_axes=1)(x) for x in (real, imaginary)]
-    sums = [re + im for re, im in zip(parts[0][1], parts[1][1], strict=True)]
+    of_part = jax.vmap(partial(kernel(_rates_and_energies), system, t, state))
+    rates, energies = of_part(jnp.concatenate([real, imaginary], axis=1).T)
+    m = real.shape[1]
+    sums = [x[:m] + x[m:] for x in energies]
     total = sum(jnp.sum(part, axis=1) for part in sums)
     total = jnp.where(total > 0, total, 1.0)
-    return [*parts[0][0]], [*parts[1][0]], [part / total[:, None] for part in sums]
+    shares = [part / total[:, None] for part in sums]
+    return [x[:m] for x in rates], [x[m:] for x in rates], shares
+
+
+def _rates_and_energies(
+    system: AbstractSystem, t: Time, state: State, v: Velocities
+) -> tuple[list[Array], list[Float[Array, "n"]]]:
+    """Rates of joints at a state, and kinetic energies of bodies, by groups."""
+    c, mechanism = system.configuration(t, state.q, state.z), system.mechanism
+    twists, elastic = mechanism.body_ports.take(c.twists(v)), c.elastic_rates(v)
+    energies = []
+    for group in mechanism.bodies:
+        args: tuple[Any, ...] = group.body, group.rows.take(twists)
+        if isinstance(group.body, RigidBody):
+            zeros = jnp.zeros((len(group.names), 0), dtype=v.dtype)
+            args = group.body, zeros, args[1], zeros
+        else:
+            args = group.body, group.own(c.elastic), args[1], group.own(elastic)
+        of_body = lambda body, *at: body.kinetic_energy(*at)  # noqa: E731
+        energies.append(jax.vmap(of_body)(*args))
+    return [*c.joint_rates(v)], energies
