@@ -1,23 +1,34 @@
 """First calls of the analyses of a mechanism, in a new process and in one with its caches.
 
-    python -m benchmarks.first_number [--only MECHANISM ...]
+    python -m benchmarks.first_number [--only NAME ...]
 
 Processor times by analysis, of one process without files on disk, and of another one that finds
 what jaxmbd keeps by default; JAX's own cache stays off. Prints Markdown, with targets of the sums.
+
+Then, each in a process without files: the first gradient of 200 steps of generalized-α of 10 links
+in maximal coordinates; the memory that stays for each new structure, the mean over chains of 3 to 8
+links that are simulated one after another and forgotten; seconds to run notebooks.
 """
 
 import argparse
+import gc
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.second_process import MARK, in_two_processes
+from benchmarks.peers.protocol import Target
+from benchmarks.peers.report import table, target_row
+from benchmarks.second_process import MARK, in_process, in_two_processes
 
 IMPORT = "import"
 # Sums that are wanted [s of processor time], in the first and in the second process.
 WANTED = {"pendulum": (8.0, 4.0), "four-bar": (15.0, 5.0), "Panda": (15.0, 5.0)}
+GRADIENT, MEMORY = "first gradient, 10 links, maximal [s]", "memory of a new structure [MB]"
+NOTEBOOKS = {"first_steps": 10.0, "four_bar": 15.0}  # [s]
+FURTHER = {GRADIENT: 8.0, MEMORY: 5.0} | {f"notebook {k} [s]": x for k, x in NOTEBOOKS.items()}
 
 
 def _mechanism(name: str) -> tuple[Any, dict[str, float], str | None]:
@@ -93,19 +104,93 @@ def first_calls(name: str) -> dict[str, float]:
     return times
 
 
+def _chain(n: int, mass: Any = 1.0) -> Any:
+    """Links of 1 m on hinges."""
+    import jaxmbd as mbd
+
+    rod = mbd.inertia.rod(mass, 1.0)
+    bodies = {f"link{k}": mbd.inertia.shifted(rod, [0.5, 0.0, 0.0]) for k in range(n)}
+    ends = [mbd.ground, *(mbd.Frame(f"link{k}", [1.0, 0.0, 0.0]) for k in range(n - 1))]
+    hinges = {
+        f"hinge{k}": mbd.joints.Revolute(end, f"link{k}", axis=[0.0, 1.0, 0.0])
+        for k, end in enumerate(ends)
+    }
+    return mbd.Model(bodies, hinges, {"gravity": mbd.forces.Gravity()})
+
+
+def first_gradient() -> float:
+    """Processor time of the first gradient of a motion in maximal coordinates [s]."""
+    import jax
+
+    import jaxmbd as mbd
+
+    def end(mass: Any) -> Any:
+        system = mbd.formulate(_chain(10, mass), mbd.MaximalCoordinates())
+        state = mbd.assemble(system, {"hinge0": 0.3})
+        method = mbd.GeneralizedAlpha(0.9)
+        return mbd.rollout(system, state, dt=1e-3, n_steps=200, integrator=method).q[-1, 0]
+
+    began = time.process_time()
+    jax.block_until_ready(jax.jit(jax.value_and_grad(end))(1.0))
+    return time.process_time() - began
+
+
+def memory_of_structures() -> float:
+    """Resident memory that stays for each new structure [MB]."""
+    import ctypes
+
+    import jaxmbd as mbd
+
+    def resident() -> float:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # Of the C library of GNU.
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return 1e-6 * pages * os.sysconf("SC_PAGE_SIZE")
+
+    def used(n: int) -> float:
+        mbd.simulate(_chain(n), {"hinge0": 0.3}, t1=0.1).states.q.block_until_ready()
+        return resident()
+
+    first, *later = [used(n) for n in (2, 3, 4, 5, 6, 7, 8)]
+    return (later[-1] - first) / len(later)
+
+
+def notebook(name: str) -> float:
+    """Seconds to run a notebook."""
+    import nbclient
+    import nbformat
+
+    folder = Path(__file__).parents[1] / "notebooks"
+    read = nbformat.read(folder / f"{name}.ipynb", 4)
+    client = nbclient.NotebookClient(read, resources={"metadata": {"path": str(folder)}})
+    began = time.perf_counter()
+    client.execute()
+    return time.perf_counter() - began
+
+
+def worked(name: str) -> Any:
+    """What a worker measures."""
+    if name in WANTED:
+        return first_calls(name)
+    if name in (GRADIENT, MEMORY):
+        return {GRADIENT: first_gradient, MEMORY: memory_of_structures}[name]()
+    return notebook(name.split()[1])
+
+
 def main() -> None:
-    """Measure all mechanisms, or one of them as a worker."""
+    """Measure all, or one of them as a worker."""
     parser = argparse.ArgumentParser(description="First calls of analyses in a new process.")
-    parser.add_argument("--only", nargs="+", choices=WANTED, default=list(WANTED))
+    names = [*WANTED, *FURTHER]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        print(MARK + json.dumps(first_calls(given.worker)))
+        print(MARK + json.dumps(worked(given.worker)))
         return
     from benchmarks.machine import machine
 
     print(machine())
-    for name in given.only:
+    for name in (x for x in given.only if x in WANTED):
         first, second = in_two_processes("first_number", name, jax_cache=False)
         print(f"\n| {name} | first process [s] | second process [s] |\n|---|---|---|")
         for what, found in first.items():
@@ -114,6 +199,10 @@ def main() -> None:
         print(f"| **sum** | {sums[0]:.1f} | {sums[1]:.1f} |")
         met = ["met" if x <= y else "not met" for x, y in zip(sums, wanted, strict=True)]
         print(f"| wanted | {wanted[0]:.0f}: {met[0]} | {wanted[1]:.0f}: {met[1]} |", flush=True)
+    further = {x: in_process("first_number", x) for x in given.only if x in FURTHER}
+    if further:
+        rows = [target_row(Target(x, y, "≤", FURTHER[x])) for x, y in further.items()]
+        print("\n".join(["", *table(["", "found", "wanted", "met"], rows)]))
 
 
 if __name__ == "__main__":

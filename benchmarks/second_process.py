@@ -58,12 +58,13 @@ def in_two_processes(module: str, name: str, jax_cache: bool = True) -> tuple[An
     """
     with tempfile.TemporaryDirectory() as folder:
         _, first, second = (
-            _process(module, name, where, jax_cache) for where in (folder, None, folder)
+            in_process(module, name, where, jax_cache) for where in (folder, None, folder)
         )
     return first, second
 
 
-def _process(module: str, name: str, folder: str | None, jax_cache: bool) -> Any:
+def in_process(module: str, name: str, folder: str | None = None, jax_cache: bool = False) -> Any:
+    """Measurements of a worker in a new process, with files in a folder or without any."""
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "JAX_ENABLE_X64": "1"}
     for own in ("JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"):
         environment.pop(own, None)

@@ -8,7 +8,7 @@ differences of both angles. Both sides take steps of 2 ms by the classical Runge
 MuJoCo's default, semi-implicit Euler, has rows too. MuJoCo holds torques over a step: it gets the
 means of their values at its ends. Dry friction is a soft constraint there, c tanh(v / v_t) here,
 and each model is judged in its own simulator. MuJoCo's optimizer is the default of `mujoco.sysid`,
-with `x_scale="jac"`. Prints Markdown; needs the extra `peers`.
+with `x_scale="jac"`. Prints Markdown, with targets at the end; needs the extra `peers`.
 """
 
 import argparse
@@ -33,6 +33,8 @@ from mujoco import rollout, sysid
 
 import jaxmbd as mbd
 from benchmarks.machine import machine
+from benchmarks.peers.protocol import Target
+from benchmarks.peers.report import table, target_row
 from examples import identify_double_pendulum as example
 
 JOINTS = ("joint1", "joint2")
@@ -338,6 +340,14 @@ def main() -> None:
     print(f"{len(fitted)} windows of {WINDOW} samples of {', '.join(paths)}; predictions")
     print(f"of {arguments.unseen} from {len(unseen)} starts, median of {arguments.repeats} fits.\n")
     show(found, first, fitted, unseen)
+    own, there = (statistics.median(fit.seconds) for fit in found[:2])
+    targets = [
+        Target("fit [s]", own, "≤", 2.5),
+        Target("first fit, with compiling [s]", first, "≤", 6.0),
+        Target("MuJoCo's time, RK4, by that of a fit", there / own, "≥", 20.0),
+        Target("MuJoCo's time, RK4, by that of a first fit", there / first, "≥", 10.0),
+    ]
+    print("\n".join(["", *table(["", "found", "wanted", "met"], [target_row(x) for x in targets])]))
 
 
 if __name__ == "__main__":
