@@ -286,18 +286,26 @@ def check(fn):
     same(jax.tree.map(lambda y: y[1], many), expected)
 
 
-@pytest.mark.parametrize("name", EVALUATIONS)
+def evaluated(names, formulation):
+    """Functions at one state, together."""
+
+    def results(x):
+        of = at(x, FORMULATIONS[formulation])
+        return [EVALUATIONS[name](*of) for name in names]
+
+    return results
+
+
 @pytest.mark.long
-def test_evaluations(name):
-    check(lambda x: EVALUATIONS[name](*at(x, mbd.JointCoordinates())))
+def test_evaluations():
+    check(evaluated(EVALUATIONS, "joint"))
 
 
 @pytest.mark.parametrize("formulation", ["maximal", "natural", "points"])
-@pytest.mark.parametrize("name", ["acceleration_derivatives", "reactions"])
 @pytest.mark.thorough
-def test_evaluations_of_other_coordinates(name, formulation):
-    """The two that evaluate most of the equations of motion."""
-    check(lambda x: EVALUATIONS[name](*at(x, FORMULATIONS[formulation])))
+def test_evaluations_of_other_coordinates(formulation):
+    """Those of most of the equations of motion."""
+    check(evaluated(["acceleration_derivatives", "reactions"], formulation))
 
 
 @pytest.mark.parametrize("name", ANALYSES)

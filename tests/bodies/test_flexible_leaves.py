@@ -126,7 +126,7 @@ def agree(pair, limit):
 
 def test_gradients_by_every_leaf():
     """Gradients of a sum over elastic accelerations and reactions, relative to the largest."""
-    inputs, coordinates = case(crank)
+    inputs, coordinates = case(hanging)
     floats, rest = eqx.partition(inputs, eqx.is_inexact_array)
 
     def values(floats):

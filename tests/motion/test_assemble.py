@@ -64,7 +64,6 @@ AT_DEAD_POINT = {"shaft": 0.7}
 CASES = {
     "dead point": (radial(1), mbd.JointCoordinates(cut="bore0"), AT_DEAD_POINT),
     "three dead points": (radial(), BORES, AT_DEAD_POINT),
-    "three dead points, cut at the pins": (radial(), JOINT, AT_DEAD_POINT),
     "three dead points, maximal": (radial(), MAXIMAL, AT_DEAD_POINT),
     "three dead points, natural": (radial(), mbd.NaturalCoordinates(rigid=True), AT_DEAD_POINT),
     "micrometres": (radial(size=1e-6), BORES, AT_DEAD_POINT),
@@ -165,13 +164,10 @@ def test_rates_that_are_left_out_have_derivatives():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("case", ["three dead points", "three dead points, maximal"])
-def test_motions_from_dead_points_are_the_closed_form(case):
+def test_motions_from_dead_points_are_the_closed_form():
     """Without forces, kinetic energy is constant: time is an integral over the angle."""
-    system, state = assembled(case)
-    motion = mbd.simulate(system, state, t1=3.0)
-    # Maximal coordinates count no turns.
-    turned = np.unwrap(np.asarray(motion.joint("shaft").q).ravel()) - 0.7
+    motion = mbd.simulate(*assembled("three dead points"), t1=3.0)
+    turned = np.asarray(motion.joint("shaft").q).ravel() - 0.7
 
     @jax.vmap
     def inertia(angle):

@@ -178,9 +178,7 @@ METHODS = {
     "explicit": (mbd.ExplicitRK(), mbd.MaximalCoordinates()),
     "generalized-alpha": (mbd.GeneralizedAlpha(), mbd.MaximalCoordinates()),
     "BDF": (mbd.BDF(), mbd.MaximalCoordinates()),
-    "energy-momentum": (mbd.EnergyMomentum(), mbd.MaximalCoordinates()),
     "energy-decaying": (mbd.EnergyDecaying(), mbd.MaximalCoordinates()),
-    "Simo-Gonzalez": (mbd.SimoGonzalez(), mbd.NaturalCoordinates()),
     "Kvaerno3": (diffrax.Kvaerno3(), mbd.JointCoordinates()),
     "semi-implicit": (mbd.SemiImplicitEuler(), mbd.JointCoordinates()),
 }

@@ -384,7 +384,6 @@ def test_root_of_a_step():
 STEPPERS = {
     "alpha": mbd.GeneralizedAlpha,
     "energy": mbd.EnergyMomentum,
-    "decaying": mbd.EnergyDecaying,
     "bdf": lambda newton: mbd.BDF(2, index=3, newton=newton),
 }
 
@@ -407,7 +406,7 @@ def end_of(model: mbd.Model, stepper, newton: Newton):
 @pytest.mark.parametrize("name", STEPPERS)
 def test_steps_and_gradients_of_every_integrator(name):
     """Also of redundant loops, where the integrator moves them."""
-    model = webbed(4) if name in ("energy", "decaying") else ladder(2)
+    model = webbed(4) if name == "energy" else ladder(2)
     ends = [
         end_of(model, STEPPERS[name], Newton(linearization=w)) for w in (BlockSparse(), Dense())
     ]

@@ -18,7 +18,7 @@ pytest.importorskip("llvmlite")
 COUNTS = (1, 3, 8, 11, 16)
 TYPES = (jnp.float64, jnp.float32)
 # Seeds of a test, and how many tests.
-A_TEST, REGULAR, ALL = 8, 2, 40
+A_TEST, REGULAR, ALL = 8, 2, 24
 
 
 def ways_of(call, axes):

@@ -48,7 +48,7 @@ def stored(path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("block", thorough_but(range(1), range(16)))
+@pytest.mark.parametrize("block", thorough_but(range(1), range(10)))
 def test_both_have_the_same_bits(block, monkeypatch):
     """Random programs with derivatives, for one state and for batches, in the shortest blocks."""
     monkeypatch.setattr(tiers, "SHORT_BLOCK", 3)
