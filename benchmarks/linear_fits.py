@@ -10,7 +10,7 @@ then possible bodies, by linear matrix inequalities and CVXOPT. The weight of th
 a first call, one more, and the median of further ones. Imports and the model are not timed, and no
 programs are stored without a folder for them. Prints Markdown: medians over the rounds, errors as
 in `benchmarks.truth_arm`, and the largest difference of base parameters from those here, in
-standard errors.
+standard errors; and how long LAPACK takes for one QR decomposition, which all fits need.
 """
 
 import argparse
@@ -23,6 +23,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # Before BLAS loads: threads fight over cores.
 
 import numpy as np
 
@@ -119,7 +121,7 @@ def work(side: str, folder: Path, path: str, repeats: int) -> None:
 
 def measure(folder: Path, path: str, given: argparse.Namespace) -> dict[str, list[Any]]:
     """All rounds of each method, as `work` writes them."""
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "SCALARJIT_CACHE": given.cache}
+    environment = os.environ | {"SCALARJIT_CACHE": given.cache}
     environment["PYTHONPATH"] = str(Path(__file__).parents[1])
     arguments = str(folder), path, "--repeats", str(given.repeats)
     sides = {"here": sys.executable} | ({"there": given.figaroh} if given.figaroh else {})
@@ -176,6 +178,14 @@ def main() -> None:
         bodies = error(rounds[0]["parameters"]) if "parameters" in rounds[0] else "–"
         apart = np.max(np.abs(own["map"] @ theta - own["values"]) / own["errors"])
         print(f"| {name} | {first:.2f} | {more:.3f} | {error(theta)} | {bodies} | {apart:.2g} |")
+    designed = mbd.regressor(guess, 0.0, arm.designed.q, arm.designed.v, arm.designed.vdot)
+    rows = np.asarray(designed.matrix).reshape(-1, len(names) * 10)
+    seconds = []
+    for _ in range(given.repeats):
+        began = time.perf_counter()
+        np.linalg.qr(rows, mode="r")
+        seconds.append(time.perf_counter() - began)
+    print(f"\nOne QR decomposition of {rows.shape}: {1e3 * statistics.median(seconds):.1f} ms.")
     if not given.figaroh:
         print(f"\nWithout FIGAROH. With it: {INSTALL}, then --figaroh FOLDER/bin/python.")
 
