@@ -124,9 +124,10 @@ def agree(pair, limit):
     np.testing.assert_allclose(pair[1], pair[0], atol=limit * np.abs(pair[0]).max(), rtol=0)
 
 
-def test_gradients_by_every_leaf():
+@pytest.mark.parametrize("mechanism", [hanging, crank])
+def test_gradients_by_every_leaf(mechanism):
     """Gradients of a sum over elastic accelerations and reactions, relative to the largest."""
-    inputs, coordinates = case(hanging)
+    inputs, coordinates = case(mechanism)
     floats, rest = eqx.partition(inputs, eqx.is_inexact_array)
 
     def values(floats):

@@ -66,7 +66,7 @@ def motions(name):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["natural", "transformed"])
+@pytest.mark.parametrize("name", ["natural", "points", "transformed"])
 def test_motions_of_trees_agree(name):
     for seen, wanted in zip(motions(name), motions("joint"), strict=True):
         for quantity in wanted:
@@ -110,17 +110,26 @@ def gradient(name):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["points", "transformed"])
+@pytest.mark.parametrize("name", ["points", "natural", "transformed"])
 def test_gradients_of_trees_agree(name):
     gradients_agree(gradient(name), gradient("joint"), 1e-9)
 
 
 @pytest.mark.thorough
-def test_contract():
+@pytest.mark.parametrize(
+    "formulation",
+    [
+        pytest.param(
+            mbd.NaturalCoordinates({"b0": 1e3, "b1": 3e4}), marks=pytest.mark.thorough, id="natural"
+        ),
+        pytest.param(mbd.PointCoordinates(), id="points"),
+    ],
+)
+def test_contract(formulation):
     """Among others: the gradient by every leaf of the system is what a difference says."""
     kinds = joints.Cylindrical, joints.Revolute
     model = without_rotors(models.random_tree(2, 1, kinds, floating=0))
-    system = mbd.formulate(model, mbd.NaturalCoordinates({"b0": 1e3, "b1": 3e4}))
+    system = mbd.formulate(model, formulation)
     testing.check_system(system, models.random_state(system, seed=2))
 
 

@@ -24,7 +24,12 @@ KINDS = (
     *models.FURTHER_KINDS,
     joints.Generic,
 )
-FORMULATIONS = mbd.JointCoordinates(), mbd.MaximalCoordinates(), mbd.PointCoordinates()
+FORMULATIONS = (
+    mbd.JointCoordinates(),
+    mbd.MaximalCoordinates(),
+    mbd.NaturalCoordinates(rigid=True),
+    mbd.PointCoordinates(),
+)
 
 
 def link(rng, kind, first, second):

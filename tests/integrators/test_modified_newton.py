@@ -16,9 +16,11 @@ FULL, MODIFIED = Newton(tolerance=0.0, chord=False), Newton(tolerance=0.0)
 
 METHODS: dict[str, Callable[[Newton | None], mbd.integrators.AbstractIntegrator]] = {
     "generalized-alpha": lambda newton: mbd.GeneralizedAlpha(0.8, newton=newton),
+    "generalized-alpha 2": lambda newton: mbd.GeneralizedAlpha(0.8, index=2, newton=newton),
     "bdf": lambda newton: mbd.BDF(newton=newton),
     "bdf 4": lambda newton: mbd.BDF(4, index=3, newton=newton),
     "energy-momentum": lambda newton: mbd.EnergyMomentum(newton=newton),
+    "energy-decaying": lambda newton: mbd.EnergyDecaying(newton=newton),
     "simo-gonzalez": lambda newton: mbd.SimoGonzalez(newton=newton),
 }
 FORMULATIONS = {
@@ -29,9 +31,13 @@ FORMULATIONS = {
 ALL = [
     ("generalized-alpha", "joint"),
     ("generalized-alpha", "maximal"),
+    ("generalized-alpha", "natural"),
+    ("generalized-alpha 2", "maximal"),
     ("bdf", "joint"),
+    ("bdf", "maximal"),
     ("bdf 4", "maximal"),
     ("energy-momentum", "maximal"),
+    ("energy-decaying", "maximal"),
     ("simo-gonzalez", "natural"),
 ]
 

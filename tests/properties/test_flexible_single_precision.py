@@ -92,8 +92,8 @@ def rates(model, q, draws, formulation):
     ("model", "formulation", "n"),
     [
         pytest.param(floating, mbd.JointCoordinates(), 50, id="tree-joint"),
-        pytest.param(floating, mbd.MaximalCoordinates(), 500, id="tree-maximal"),
-        pytest.param(loop, mbd.JointCoordinates(), 500, id="loop-joint"),
+        pytest.param(floating, mbd.MaximalCoordinates(), 2000, id="tree-maximal"),
+        pytest.param(loop, mbd.JointCoordinates(), 2000, id="loop-joint"),
     ],
 )
 def test_finite_accelerations_are_near(model, formulation, n):

@@ -23,13 +23,12 @@ from tests.properties.draws import (
 from tests.properties.templates import TEMPLATES
 
 # Errors of accelerations in units of the precision, of the number of bodies and of the condition
-# number; residuals in units of the precision, and powers at least. Residuals are larger in single
-# precision, of masses that are 12 decades apart.
-ERROR, MISS, MISS_SINGLE = 1e3, 1e2, 1e3
+# number; residuals in units of the precision, and powers at least.
+ERROR, MISS = 1e3, 1e2
 
 # A formulation may be worse conditioned than the mechanism. That excuses errors up to this part,
 # and up to another part of the power in single precision.
-EXCUSED, EXCUSED_POWER = 0.05, 0.02
+EXCUSED, EXCUSED_POWER = 0.05, 5e-3
 
 DTYPES = ("float64", "float32")
 
@@ -47,9 +46,8 @@ def failures(seen, reference, conditions, eps):
     """
     n, rates = len(reference["twist rates"]), reference["twist rates"]
     worst = np.max(seen["miss"] / seen["miss scale"], initial=0.0) / eps
-    allowed = MISS if eps < 1e-10 else MISS_SINGLE
-    if not worst <= allowed:
-        yield f"G v̇ + γ is {worst:.1e} roundings from zero, {allowed:.0e} are allowed"
+    if not worst <= MISS:
+        yield f"G v̇ + γ is {worst:.1e} roundings from zero, {MISS:.0e} are allowed"
     power = np.abs(seen["unexplained power"]) / eps
     allowed = MISS * min(conditions[0], 1e2)
     if eps > 1e-10:
@@ -155,7 +153,8 @@ OVERDRIVEN = ["a crank and a rocker driven", "two parallel cranks driven"]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("name", "dtype"), list(zip(OVERDRIVEN, DTYPES, strict=True)))
+@pytest.mark.parametrize("dtype", thorough_but(DTYPES[:1], DTYPES))
+@pytest.mark.parametrize("name", thorough_but(OVERDRIVEN[:1], OVERDRIVEN))
 def test_drivers_that_contradict_one_another_give_nan(name, dtype):
     """Drivers that agree, with otherwise equal numbers, give finite results."""
     found = []
@@ -179,18 +178,18 @@ def scalar(floats, rest, w):
 slope = eqx.filter_jit(jax.grad(scalar))
 
 DIFFERENTIABLE = [
-    ("a floating tree", "joint"),
-    ("a four-bar", "maximal"),
-    ("a crank and balls", "joint"),
-    ("a Bennett linkage", "joint"),
-    ("a Bennett linkage", "maximal"),
-    ("geared links", "maximal"),
-    ("a crank and a rocker driven", "joint"),
+    "a floating tree",
+    "a four-bar",
+    "a crank and balls",
+    "a Bennett linkage",
+    "geared links",
+    "a crank and a rocker driven",
 ]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("name", "formulation"), DIFFERENTIABLE)
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("formulation", ["joint", "maximal"])
 def test_gradients_are_central_differences(name, formulation):
     """Along a random direction of all leaves and of the state."""
     found, h = [], 1e-6  # A longer step opens redundant loops too far

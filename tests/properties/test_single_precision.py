@@ -25,9 +25,11 @@ RANGES = [(-3, 3), (-4, 4), (-6, 6)]  # Decimal logarithms of masses [kg].
 # coordinates), 250 % (maximal coordinates) and 350 % (transformed velocities).
 CASES = [
     ("a floating tree", "joint"),
-    ("a four-bar within 10 links", "joint"),
+    ("a chain of 30", "joint"),
+    ("a four-bar on 10 links", "joint"),
     ("a chain of 5", "maximal"),
     ("a slider-crank", "maximal"),
+    ("a floating tree", "maximal"),
     ("a floating tree", "transformed"),
 ]
 
@@ -133,4 +135,5 @@ def test_finite_accelerations_are_near(case):
     numbers = [(k, masses) for masses in RANGES for k in range(N)]
     found = errors(*case, numbers).reshape(len(RANGES), N)
     assert not np.any(found > ERROR)
-    assert np.isfinite(found[0]).mean() >= 0.8
+    # Of the chains of 30, 14 % have pivots that are rounding errors, and 8 % change too much.
+    assert np.isfinite(found[0]).mean() >= (0.75 if case[0] == "a chain of 30" else 0.8)

@@ -1,23 +1,16 @@
-"""Rest in several formulations: drainage beside Newton's method, linear equations, derivatives."""
+"""Rest in every formulation: drainage beside Newton's method, linear equations, derivatives."""
 
 import pytest
 
-from benchmarks.rest_table import PARAMETERS, Rest, measured
+from benchmarks.rest_table import CASES, FORMULATIONS, PARAMETERS, Rest, measured
+from tests.marks import thorough_but
 
 # Measured: 7e-7 and 3e-7 by the tilt; 1e-7 at most in the other cases.
 LIMITS = {("redundant four-bar", "maximal"): {"reaction": 1e-6, "eigenvalue": 1e-6}}
-CASES = [
-    ("open chain", "joint"),
-    ("open chain", "maximal"),
-    ("four-bar", "natural"),
-    ("four-bar", "points"),
-    ("redundant four-bar", "joint"),
-    ("redundant four-bar", "maximal"),
-]
+ALL = [(name, formulation) for name in CASES for formulation in FORMULATIONS]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("case", CASES, ids="-".join)
+@pytest.mark.parametrize("case", thorough_but([], ALL), ids="-".join)
 def test_methods_formulations_and_derivatives(case):
     """Open and closed loops, also redundant ones, by lengths, stiffnesses, masses and axes."""
     errors = measured(*case)
