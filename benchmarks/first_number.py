@@ -5,9 +5,10 @@
 Processor times by analysis, of one process without files on disk, and of another one that finds
 what jaxmbd keeps by default; JAX's own cache stays off. Prints Markdown, with targets of the sums.
 
-Then, each in a process without files: the first gradient of 200 steps of generalized-α of 10 links
-in maximal coordinates; the memory that stays for each new structure, the mean over chains of 3 to 8
-links that are simulated one after another and forgotten; seconds to run notebooks.
+Then, each in a process without files: the first gradient of 100 steps of generalized-α of 10 links
+in maximal coordinates, as in `benchmarks.compile`; the memory that stays for each new structure,
+the mean over chains of 3 to 8 links that are simulated one after another and forgotten; seconds to
+run notebooks.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,6 @@ from benchmarks.second_process import MARK, in_process, in_two_processes
 IMPORT = "import"
 # Sums that are wanted [s of processor time], in the first and in the second process.
 WANTED = {"pendulum": (8.0, 4.0), "four-bar": (15.0, 5.0), "Panda": (15.0, 5.0)}
-GRADIENT, MEMORY = "first gradient, 10 links, maximal [s]", "memory of a new structure [MB]"
-NOTEBOOKS = {"first_steps": 10.0, "four_bar": 15.0}  # [s]
-FURTHER = {GRADIENT: 8.0, MEMORY: 5.0} | {f"notebook {k} [s]": x for k, x in NOTEBOOKS.items()}
 
 
 def _mechanism(name: str) -> tuple[Any, dict[str, float], str | None]:
@@ -104,34 +103,17 @@ def first_calls(name: str) -> dict[str, float]:
     return times
 
 
-def _chain(n: int, mass: Any = 1.0) -> Any:
-    """Links of 1 m on hinges."""
-    import jaxmbd as mbd
-
-    rod = mbd.inertia.rod(mass, 1.0)
-    bodies = {f"link{k}": mbd.inertia.shifted(rod, [0.5, 0.0, 0.0]) for k in range(n)}
-    ends = [mbd.ground, *(mbd.Frame(f"link{k}", [1.0, 0.0, 0.0]) for k in range(n - 1))]
-    hinges = {
-        f"hinge{k}": mbd.joints.Revolute(end, f"link{k}", axis=[0.0, 1.0, 0.0])
-        for k, end in enumerate(ends)
-    }
-    return mbd.Model(bodies, hinges, {"gravity": mbd.forces.Gravity()})
-
-
 def first_gradient() -> float:
     """Processor time of the first gradient of a motion in maximal coordinates [s]."""
+    import equinox as eqx
     import jax
 
-    import jaxmbd as mbd
+    from benchmarks import compile
 
-    def end(mass: Any) -> Any:
-        system = mbd.formulate(_chain(10, mass), mbd.MaximalCoordinates())
-        state = mbd.assemble(system, {"hinge0": 0.3})
-        method = mbd.GeneralizedAlpha(0.9)
-        return mbd.rollout(system, state, dt=1e-3, n_steps=200, integrator=method).q[-1, 0]
-
+    model = compile.MODELS["maximal coordinates, GeneralizedAlpha"]
+    functions, args = compile.programs(model, 10)
     began = time.process_time()
-    jax.block_until_ready(jax.jit(jax.value_and_grad(end))(1.0))
+    jax.block_until_ready(eqx.filter_jit(functions[compile.GRADIENT])(*args))
     return time.process_time() - began
 
 
@@ -140,6 +122,7 @@ def memory_of_structures() -> float:
     import ctypes
 
     import jaxmbd as mbd
+    from benchmarks.chains import chain
 
     def resident() -> float:
         gc.collect()
@@ -148,7 +131,7 @@ def memory_of_structures() -> float:
         return 1e-6 * pages * os.sysconf("SC_PAGE_SIZE")
 
     def used(n: int) -> float:
-        mbd.simulate(_chain(n), {"hinge0": 0.3}, t1=0.1).states.q.block_until_ready()
+        mbd.simulate(chain(n), {"hinge0": 0.3}, t1=0.1).states.q.block_until_ready()
         return resident()
 
     first, *later = [used(n) for n in (2, 3, 4, 5, 6, 7, 8)]
@@ -157,24 +140,23 @@ def memory_of_structures() -> float:
 
 def notebook(name: str) -> float:
     """Seconds to run a notebook."""
-    import nbclient
     import nbformat
 
-    folder = Path(__file__).parents[1] / "notebooks"
-    read = nbformat.read(folder / f"{name}.ipynb", 4)
-    client = nbclient.NotebookClient(read, resources={"metadata": {"path": str(folder)}})
+    from docs import execute_notebooks
+
+    read = nbformat.read(execute_notebooks.NOTEBOOKS / f"{name}.ipynb", 4)
     began = time.perf_counter()
-    client.execute()
+    execute_notebooks.execute(read)
     return time.perf_counter() - began
 
 
-def worked(name: str) -> Any:
-    """What a worker measures."""
-    if name in WANTED:
-        return first_calls(name)
-    if name in (GRADIENT, MEMORY):
-        return {GRADIENT: first_gradient, MEMORY: memory_of_structures}[name]()
-    return notebook(name.split()[1])
+# What else is measured, and the most that is wanted.
+FURTHER: dict[str, tuple[Callable[[], float], float]] = {
+    "first gradient, 10 links, maximal [s]": (first_gradient, 8.0),
+    "memory of a new structure [MB]": (memory_of_structures, 5.0),
+    "notebook first_steps [s]": (partial(notebook, "first_steps"), 10.0),
+    "notebook four_bar [s]": (partial(notebook, "four_bar"), 15.0),
+}
 
 
 def main() -> None:
@@ -185,7 +167,10 @@ def main() -> None:
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        print(MARK + json.dumps(worked(given.worker)))
+        measure = partial(first_calls, given.worker)
+        if given.worker in FURTHER:
+            measure, _ = FURTHER[given.worker]
+        print(MARK + json.dumps(measure()))
         return
     from benchmarks.machine import machine
 
@@ -201,7 +186,7 @@ def main() -> None:
         print(f"| wanted | {wanted[0]:.0f}: {met[0]} | {wanted[1]:.0f}: {met[1]} |", flush=True)
     further = {x: in_process("first_number", x) for x in given.only if x in FURTHER}
     if further:
-        rows = [target_row(Target(x, y, "≤", FURTHER[x])) for x, y in further.items()]
+        rows = [target_row(Target(x, y, "≤", FURTHER[x][1])) for x, y in further.items()]
         print("\n".join(["", *table(["", "found", "wanted", "met"], rows)]))
 
 
