@@ -51,7 +51,7 @@ EVALUATIONS = {
     # The springs of natural coordinates are stiff: longer steps would be unstable.
     "rollout": lambda s, x: mbd.rollout(s, x, 1e-3 * STEP, COUNT),
 }
-# Those that iterate, or call diffrax, and the coordinates in which they are tried.
+# Coordinates in which each of the analyses below is tried.
 ONE_OF = {
     "equilibrium": "joint",
     "linearize": "joint",
@@ -59,6 +59,7 @@ ONE_OF = {
     "rollout BDF": "joint",
     "simulate": "maximal",
 }
+# Functions that iterate, or call diffrax.
 ANALYSES = {
     "equilibrium": lambda s, x: mbd.equilibrium(s, x).state,
     "linearize": lambda s, x: mbd.linearize(s, 0.0, x, coordinates=["hinge"]).A,
@@ -304,7 +305,7 @@ def test_evaluations():
 @pytest.mark.parametrize("formulation", ["maximal", "natural", "points"])
 @pytest.mark.thorough
 def test_evaluations_of_other_coordinates(formulation):
-    """Those of most of the equations of motion."""
+    """Two functions that evaluate most of the equations of motion."""
     check(evaluated(["acceleration_derivatives", "reactions"], formulation))
 
 

@@ -97,13 +97,13 @@ CASES = {
         ANY,
     ),
 }
-# Tests of the examples compare single states in all formulations.
+# Tests of each example compare single states in the other formulations.
 PAIRS = [
     ("slider-crank", "maximal"),
     ("slider-crank", "points"),
     ("four-bar", "natural"),
     ("four-bar", "plane"),
-    ("platform", "maximal"),
+    ("platform", "natural"),
     ("platform", "plane"),
     ("Stewart platform", "natural"),
     ("wheel loader", "points"),
