@@ -9,6 +9,7 @@ kinetic metric. The path passes limit points, where p turns back, without specia
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +22,6 @@ from scalarjit.with_room import with_room
 
 from ..errors import EquilibriumError, ModelError
 from ..model.values import (
-    all_concrete,
     as_count,
     as_host_number,
     as_leaf,
@@ -34,7 +34,7 @@ from ..motion.motion import GivenMotion
 from ..nonlinear import Blocks, Dense
 from ..nonlinear.blocks import has_effect
 from ..programs import stored, with_progress
-from ..programs.tracing import error_if
+from ..programs.tracing import error_if, kernel, slopes
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
 from ..system.joint_states import JointState, joint_states
@@ -315,14 +315,11 @@ def _along_arc(
     of: Callable[[Any], AbstractSystem], t: Time, state: State, path: ArcLength
 ) -> Branch:
     path = jax.tree.map(lambda x: jnp.asarray(x, state.q.dtype), path)
-    if isinstance(of, _ByLoad):
-        found = _along(of, t, state, path)
-    # JAX keeps a function made with `jit`, which therefore must not refer to tracers.
-    elif all_concrete((of(path.start), state, t, path)):
-        found = eqx.filter_jit(lambda t, state, path: _on_arc(of, t, state, path))(t, state, path)
-    else:
-        found = _on_arc(of, t, state, path)
-    values, states, eigenvalues, stable, converged, changes, joints, energies = found
+    if not isinstance(of, _ByLoad):  # What it refers to becomes an argument of programs.
+        of = eqx.filter_closure_convert(of, path.start)
+    values, states, eigenvalues, stable, converged, changes, joints, energies = _along(
+        of, t, state, path
+    )
     return Branch(values, states, eigenvalues, stable, converged, changes, joints, energies)
 
 
@@ -338,18 +335,29 @@ def _on_arc(of: Callable[[Any], AbstractSystem], t: Time, state: State, path: Ar
     place = Place(begin.state.q, lam, begin.state.z, zeros)
 
     def step(now: _Arc, _: None) -> tuple[_Arc, Any]:
-        end, size, change, judged = _arc_step(of, t, now, path)
-        at = State(end.place.q, zeros, end.place.z)
-        system = of(end.value)
-        named = _point(system, t, at)
-        eigenvalues = _eigenvalues(judged, system, t, at)
-        row = end.value, at, eigenvalues, judged.stable, size <= least, change
-        return end, (*row, *named)
+        end, size, scales = _arc_step(of, t, now, path)
+        return end, (end, size <= least, scales)
 
-    judged = begin.eigenvalues, begin.stable, good, direction
-    head = first, begin.state, *judged, *_point(system, t, begin.state)
     start = _Arc(place, first, zeros, direction)
-    rows = jax.lax.scan(step, start, None, length=path.n_steps)[1]
+    ends, converged, scales = jax.lax.scan(step, start, None, length=path.n_steps)[1]
+    states = jax.vmap(lambda x: State(x.q, zeros, x.z))(ends.place)
+
+    # Each in a loop of its own: derivatives of one need none of the others.
+    def named(row: Any) -> Any:
+        value, at = row
+        return _point(of(value), t, at)
+
+    def judged(row: Any) -> tuple[Array, Array]:
+        end, at, scales = row
+        system = of(end.value)
+        found = stability(system, t, end.place, scales, kinds(system, scales), Dense())
+        return _eigenvalues(found, system, t, at), found.stable
+
+    eigenvalues, stable = jax.lax.map(judged, (ends, states, scales))
+    rows = ends.value, states, eigenvalues, stable, converged, ends.change
+    rows = *rows, *jax.lax.map(named, (ends.value, states))
+    head = first, begin.state, begin.eigenvalues, begin.stable, good, direction
+    head = *head, *_point(system, t, begin.state)
     return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), head, rows)
 
 
@@ -366,72 +374,83 @@ def _eigenvalues(judged: Stability, system: AbstractSystem, t: Time, at: State) 
 
 def _arc_step(
     of: Callable[[Any], AbstractSystem], t: Time, now: _Arc, path: ArcLength
-) -> tuple[_Arc, Float[Array, ""], Float[Array, ""], Stability]:
-    """The next point, size of its last correction, change of the parameter, and stability."""
+) -> tuple[_Arc, Float[Array, ""], Scales]:
+    """The next point, size of its last correction, and the scales of both.
+
+    Unknowns are y = (x, p). Equations are solved without derivatives; those of the solution follow
+    from one more step of Newton's method, whose matrix needs none.
+    """
     system = of(now.value)
     nv = system.nv
     state = State(now.place.q, jnp.zeros_like(now.along), now.place.z)
     scales = scales_of(system, t, state)
-    blocks, x0 = kinds(system, scales), unknowns(system, now.place.lam)
+    blocks = kinds(system, scales)
     c = system.configuration(t, now.place.q, now.place.z)
-    length = path.step
+    mass = jnp.sum(system.mechanism.rigid.mass) * scales.length**2  # Of a displacement by its size.
+    y0 = jnp.append(unknowns(system, now.place.lam), now.value)
+    own = of, t, now.place, scales
+    fixed = jax.lax.stop_gradient((of, t, now.place, scales))
 
-    def residual(x: Array, value: Array) -> Array:
-        none = jnp.zeros_like(value)
-        slow = SLOW * jnp.sqrt(scales.rate)
-        return equations(x, at_place(of(value), t, now.place, scales, none, slow))
+    def metric(direction: Array) -> Array:
+        """The row n of a direction; n · direction is its square, as a part of the sizes."""
+        row = jnp.zeros_like(direction).at[:nv].set(system.apply_mass(c, direction[:nv]) / mass)
+        return row.at[-1].set(direction[-1] / path.size**2)
 
-    def gauge(delta: Array) -> Array:
-        """Square of a displacement in the kinetic metric, as a part of the mechanism's size."""
-        return delta @ system.apply_mass(c, delta) / _reference(system, c, scales)
+    def solver(y: Array, row: Array) -> tuple[Callable[[Array], Array], Array]:
+        J, r = kernel(_jacobian)(*fixed, y)
+        return _least_squares(jnp.concatenate([J, row[None]]), blocks), r
 
-    def bordered(x: Array, value: Array, row: Array) -> tuple[Array, Array, Array]:
-        J = jax.jacfwd(residual)(x, value)
-        by_value = jax.jvp(lambda p: residual(x, p), (value,), (jnp.ones_like(value),))[1]
-        A = jnp.concatenate([jnp.concatenate([J, by_value[:, None]], axis=1), row[None]])
-        return A, residual(x, value), J
-
-    ahead = jnp.zeros(x0.size + 1, x0.dtype).at[:nv].set(now.along).at[-1].set(now.change)
-    weight = jnp.zeros_like(ahead)
-    weight = weight.at[:nv].set(system.apply_mass(c, now.along) / _reference(system, c, scales))
-    weight = weight.at[-1].set(now.change / path.size**2)
-    A, _, _ = bordered(x0, now.value, weight)
-    unit = jnp.zeros_like(ahead).at[-1].set(1.0)
-    tangent = _least_squares(A, unit, blocks)
-    norm = jnp.sqrt(gauge(tangent[:nv]) + (tangent[-1] / path.size) ** 2)
+    before = jnp.zeros_like(y0).at[:nv].set(now.along).at[-1].set(now.change)
+    weight, unit = metric(before), jnp.zeros_like(y0).at[-1].set(1.0)
+    solve, _ = solver(*jax.lax.stop_gradient((y0, weight)))
+    tangent = solve(unit)
+    slope = kernel(_slope)(*own, y0, tangent)[1]
+    tangent = tangent - solve(jnp.append(slope, weight @ tangent) - unit)
+    norm = jnp.sqrt(tangent @ metric(tangent))
     tangent = tangent / jnp.where(norm > 0, norm, 1.0)
-    weight = jnp.zeros_like(ahead)
-    weight = weight.at[:nv].set(system.apply_mass(c, tangent[:nv]) / _reference(system, c, scales))
-    weight = weight.at[-1].set(tangent[-1] / path.size**2)
+    weight = metric(tangent)
 
-    def correct(_: Any, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        x, value, _ = carry
-        A, r, _ = bordered(x, value, weight)
-        out = weight[:nv] @ x[:nv] + weight[-1] * (value - now.value) - length
-        change = _least_squares(A, -jnp.concatenate([r, out[None]]), blocks)
-        size = displacement(system, c, change[:nv], scales) + jnp.abs(change[-1]) / path.size
-        return x + change[:-1], value + change[-1], size
+    def correct(_: Any, y: Array) -> Array:
+        first, row, length = jax.lax.stop_gradient((y0, weight, path.step))
+        solve, r = solver(y, row)
+        return y - solve(jnp.append(r, row @ (y - first) - length))
 
-    begin = x0 + length * tangent[:-1], now.value + length * tangent[-1], jnp.zeros_like(norm)
-    x, value, size = jax.lax.fori_loop(0, CORRECTIONS, correct, begin)
-    delta, lam, dz = parts(system, x)
+    begin = jax.lax.stop_gradient(y0 + path.step * tangent)
+    y = jax.lax.fori_loop(0, CORRECTIONS - 1, correct, begin)
+    solve, _ = solver(y, jax.lax.stop_gradient(weight))
+    r = kernel(_slope)(*own, y, jnp.zeros_like(y))[0]
+    change = -solve(jnp.append(r, weight @ (y - y0) - path.step))
+    y = y + change
+    size = displacement(system, c, change[:nv], scales) + jnp.abs(change[-1]) / path.size
+    delta, lam, dz = parts(system, y[:-1])
     place = Place(
         system.retract(now.place.q, delta), lam, now.place.z + dz, now.place.travelled + delta
     )
-    system = of(value)
-    judged = stability(system, t, place, scales, kinds(system, scales), Dense())
-    change = value - now.value
-    return _Arc(place, value, delta, change), size, change, judged
+    return _Arc(place, y[-1], delta, y[-1] - now.value), size, scales
 
 
-def _reference(system: AbstractSystem, c: Any, scales: Scales) -> Float[Array, ""]:
-    """δᵀ M δ of a displacement by the mechanism's size."""
-    return jnp.sum(system.mechanism.rigid.mass) * scales.length**2
+def _residual(
+    of: Callable[[Any], AbstractSystem], t: Time, place: Place, scales: Scales, y: Float[Array, "n"]
+) -> Float[Array, "_n"]:
+    """F(x, p) from a place."""
+    slow = SLOW * jnp.sqrt(scales.rate)
+    return equations(y[:-1], at_place(of(y[-1]), t, place, scales, jnp.zeros_like(slow), slow))
 
 
-def _least_squares(
-    A: Float[Array, "n n"], b: Float[Array, "n"], blocks: Blocks
-) -> Float[Array, "n"]:
+def _jacobian(*args: Any) -> tuple[Float[Array, "_n n"], Float[Array, "_n"]]:
+    """The derivative of `_residual` by all unknowns, and its value."""
+    *own, y = args
+    r, columns = slopes(partial(_residual, *own), y, jnp.eye(len(y), dtype=y.dtype))
+    return columns.T, r
+
+
+def _slope(*args: Any) -> tuple[Float[Array, "_n"], Float[Array, "_n"]]:
+    """`_residual`, and its derivative along a direction."""
+    *own, y, direction = args
+    return jax.jvp(partial(_residual, *own), (y,), (direction,))
+
+
+def _least_squares(A: Float[Array, "n n"], blocks: Blocks) -> Callable[[Array], Array]:
     """The minimum-norm solution: multipliers of redundant constraints are not unique.
 
     Rows are scaled by their largest entries, but not those of constraints without an effect, whose
@@ -444,4 +463,5 @@ def _least_squares(
     own = slice(n, n + sizes.size)
     changes = jnp.max(jnp.abs(A[own, :n]) * blocks.scale[None], axis=1, initial=0.0)
     scale = scale.at[own].multiply(has_effect(changes, sizes).astype(scale.dtype))
-    return jnp.linalg.lstsq(scale[:, None] * A, scale * b)[0]
+    inverse = jnp.linalg.pinv(scale[:, None] * A, rtol=len(A) * jnp.finfo(A.dtype).eps)
+    return lambda b: inverse @ (scale * b)

@@ -63,32 +63,60 @@ def with_derivatives(
 @with_derivatives.def_jvp
 def _derivative(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     values, Y, system, t, state, lam, slow = primals
-    c = system.configuration(t, state.q, state.z)
     known = jnp.any(Y != 0.0, axis=0) & jnp.isfinite(values)
-    K = stiffness_at_rest(system, t, state, lam, slow)
-    A = Y.T @ K @ Y
-    M_Y = jax.vmap(lambda y: system.apply_mass(c, y), in_axes=1, out_axes=1)(Y)
-    G = constraints.jacobian(system, c)
+    K_Y, YK, M_Y, G = kernel(_products)(system, t, state, lam, slow, Y)
+    A = Y.T @ K_Y
     U = V = jnp.zeros((0, len(values)), A.dtype)
     if G.size:
-        both = jnp.concatenate([K @ Y - M_Y @ A, K.T @ Y - M_Y @ A.T], axis=1)
+        both = jnp.concatenate([K_Y - M_Y @ A, YK.T - M_Y @ A.T], axis=1)
         U, V = jnp.split(jnp.linalg.lstsq(G.T, both)[0], 2, axis=1)
+    slow = jax.lax.stop_gradient(slow)
 
     def reduced(system: AbstractSystem, t: Time, state: State, lam: Array) -> Float[Array, "k k"]:
-        c = system.configuration(t, state.q, state.z)
-        stiffness = stiffness_at_rest(system, t, state, lam, jax.lax.stop_gradient(slow))
-        at_rest = constraints.rate(system, c, jnp.zeros(system.nv, Y.dtype))
-
-        def one(y: Array) -> tuple[Array, Array]:
-            return constraints.rate(system, c, y) - at_rest, system.apply_mass(c, y)
-
-        G_Y, M_Y = jax.vmap(one, in_axes=1, out_axes=1)(Y)
-        return Y.T @ stiffness @ Y - V.T @ G_Y - G_Y.T @ U - (Y.T @ M_Y) @ A
+        return kernel(_reduced)(system, t, state, lam, slow, Y, A, U, V)
 
     dA = eqx.filter_jvp(reduced, (system, t, state, lam), tuple(tangents[2:6]))[1]
     dots = _changes(values, A, dA, known)
     is_finite = jnp.isfinite(values)
     return values, _once(jnp.where(is_finite, jnp.where(known, dots, jnp.nan), 0.0))
+
+
+def _products(
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    lam: Float[Array, "ng"],
+    slow: Float[Array, ""],
+    Y: Float[Array, "nv k"],
+) -> tuple[Array, Array, Array, Array]:
+    """K Y, Yᵀ K, M Y and G."""
+    c = system.configuration(t, state.q, state.z)
+    K = stiffness_at_rest(system, t, state, lam, slow)
+    M_Y = jax.vmap(lambda y: system.apply_mass(c, y), in_axes=1, out_axes=1)(Y)
+    return K @ Y, Y.T @ K, M_Y, constraints.jacobian(system, c)
+
+
+def _reduced(
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    lam: Float[Array, "ng"],
+    slow: Float[Array, ""],
+    Y: Float[Array, "nv k"],
+    A: Float[Array, "k k"],
+    U: Float[Array, "ng k"],
+    V: Float[Array, "ng k"],
+) -> Float[Array, "k k"]:
+    """A function of the first arguments with the derivative dA."""
+    c = system.configuration(t, state.q, state.z)
+    stiffness = stiffness_at_rest(system, t, state, lam, slow)
+    at_rest = constraints.rate(system, c, jnp.zeros(system.nv, Y.dtype))
+
+    def one(y: Array) -> tuple[Array, Array]:
+        return constraints.rate(system, c, y) - at_rest, system.apply_mass(c, y)
+
+    G_Y, M_Y = jax.vmap(one, in_axes=1, out_axes=1)(Y)
+    return Y.T @ stiffness @ Y - V.T @ G_Y - G_Y.T @ U - (Y.T @ M_Y) @ A
 
 
 def _changes(

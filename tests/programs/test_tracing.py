@@ -107,5 +107,12 @@ def test_no_analysis_of_a_four_bar_inlines_mechanics(name, monkeypatch):
     rest = mbd.equilibrium(system, start, method="newton")
     mbd.linearize(system, 0.0, rest.state).modes()
     names = {"_step", "_symmetric", "_readings", "_directions", "_rates_and_energies"}
+
+    def branch(state):
+        arc = mbd.ArcLength(1.0, n_steps=2, step=0.1)
+        return mbd.load_path(system, state, "gravity", arc).eigenvalues
+
+    jax.make_jaxpr(lambda x: jax.jvp(branch, (x,), (x,)))(rest.state)
+    names |= {"_jacobian", "_slope", "_energy", "_products", "_reduced"}
     assert names <= seen.keys()
     assert [name for name, code in seen.items() if code is None] == []
