@@ -2,7 +2,6 @@
 
 import ctypes
 import threading
-import zlib
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -70,7 +69,7 @@ def _is_on_disk(key: str) -> bool:
             return False
         try:
             _load(key, Stored.unpacked(contents))
-        except (RuntimeError, ValueError, zlib.error):
+        except (RuntimeError, ValueError):
             return False
         return True
 
@@ -90,9 +89,9 @@ def _load(key: str, found: Stored) -> None:
     """Load code once, under a name by which XLA calls it."""
     name = PREFIX + key
     if name not in _loaded:
-        loaded = Loaded(found.code, name, has_cells=found.text is not None)
-        if found.text is not None:
-            watch(loaded, name, found.text, partial(_keep, key))
+        loaded = Loaded(found.code, name, has_cells=bool(found.rest))
+        if found.rest:
+            watch(loaded, name, found.rest, partial(_keep, key))
         jax.ffi.register_ffi_target(name, capsule(loaded.handler), platform="cpu")
         _loaded[name] = loaded
 

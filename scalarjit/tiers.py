@@ -32,28 +32,29 @@ MOST_OF_VECTORS = 25_000
 
 
 class Stored(NamedTuple):
-    """Code as it is in files: machine code, and the text that is still to be optimized."""
+    """Code as it is in files: machine code, and what is still to be optimized.
+
+    - `rest`: its text, which is a tenth as long as this; empty if there is none.
+    """
 
     code: bytes
-    text: str | None
+    rest: bytes
 
     def packed(self) -> bytes:
-        size = len(self.code).to_bytes(8, "little")
-        text = b"" if self.text is None else zlib.compress(self.text.encode(), 1)
-        return size + self.code + text
+        return len(self.code).to_bytes(8, "little") + self.code + self.rest
 
     @classmethod
     def unpacked(cls, contents: bytes) -> "Stored":
         size = 8 + int.from_bytes(contents[:8], "little")
-        rest = contents[size:]
-        return cls(contents[8:size], zlib.decompress(rest).decode() if rest else None)
+        return cls(contents[8:size], contents[size:])
 
 
 def first_code(text: str, name: str) -> Stored:
     """Code of a module whose handler gets this name, optimized only where that cannot wait."""
     if not _can_wait() or _longest_on_vectors(text) > MOST_OF_VECTORS:
-        return Stored(compiled(text, name, optimized=True), None)
-    return Stored(compiled(_counting(_in_short_blocks(text)), name, optimized=False), text)
+        return Stored(compiled(text, name, optimized=True), b"")
+    code = compiled(_counting(_in_short_blocks(text)), name, optimized=False)
+    return Stored(code, zlib.compress(text.encode(), 1))
 
 
 def _longest_on_vectors(text: str) -> int:
@@ -152,11 +153,11 @@ done:
 
 
 class _Waiting(NamedTuple):
-    """Code that is not optimized yet."""
+    """Code that is not optimized yet; `rest` as of `Stored`."""
 
     cells: ctypes.Array[ctypes.c_int64]
     name: str
-    text: str
+    rest: bytes
     keep: Callable[[Stored], None]
 
 
@@ -172,9 +173,9 @@ class _Optimizer:
         self.thread.start()
         atexit.register(self._end)
 
-    def watch(self, loaded: Loaded, name: str, text: str, keep: Callable[[Stored], None]) -> None:
+    def watch(self, loaded: Loaded, name: str, rest: bytes, keep: Callable[[Stored], None]) -> None:
         cells = (ctypes.c_int64 * 3).from_address(loaded.cells)
-        self.waiting[loaded.cells] = _Waiting(cells, name, text, keep)
+        self.waiting[loaded.cells] = _Waiting(cells, name, rest, keep)
         cells[2] = self.writer
 
     def optimize(self, address: int) -> None:
@@ -182,7 +183,8 @@ class _Optimizer:
             code = self.waiting.pop(address, None)
             if code is None:
                 return
-            better = Stored(compiled(code.text, code.name, optimized=True), None)
+            text = zlib.decompress(code.rest).decode()
+            better = Stored(compiled(text, code.name, optimized=True), b"")
             self.optimized.append(Loaded(better.code, code.name))
             code.cells[0] = self.optimized[-1].handler
         code.keep(better)
@@ -201,11 +203,11 @@ class _Optimizer:
 _optimizers: list[_Optimizer] = []
 
 
-def watch(loaded: Loaded, name: str, text: str, keep: Callable[[Stored], None]) -> None:
+def watch(loaded: Loaded, name: str, rest: bytes, keep: Callable[[Stored], None]) -> None:
     """Optimize code that has been loaded once that pays, and then call `keep` with it."""
     if not _optimizers:
         _optimizers.append(_Optimizer())
-    _optimizers[0].watch(loaded, name, text, keep)
+    _optimizers[0].watch(loaded, name, rest, keep)
 
 
 def optimize() -> None:
