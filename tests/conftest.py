@@ -47,10 +47,10 @@ import jaxmbd  # noqa: F401
 
 import jax
 
-from jaxmbd.programs import storage
 from scalarjit import cache
 from scalarjit.with_room import with_frames
 from tests import new_process, shared_contexts, time_limit
+from tests.scalarjit.new_process import give_back
 
 if os.environ["SCALARJIT_CACHE"] == str(SHARED) and cache._danger(SHARED):
     os.environ["SCALARJIT_CACHE"] = ""  # Otherwise each process warns, which is an error here.
@@ -74,8 +74,9 @@ gc.set_threshold(100_000, 5, 1)
 # A process may hold so many memory maps on Linux (65,530 by default). Each compiled program takes
 # some, and jaxlib crashes where no more are to be had.
 MAPS_BEFORE_CLEARING = 50_000
-# Compiled programs of a whole run take 6 GB in each worker unless they are forgotten.
-MEMORY_BEFORE_CLEARING = 3e9  # bytes
+# Programs of a whole run take 6 GB in each worker unless they are forgotten. To trace them again
+# takes most of the time of a test. What was taken once stays with the process.
+MEMORY_FOR_PROGRAMS = 2e9  # bytes, beyond what was left when they were last forgotten
 
 # Seconds after a test's timeout, by when `pytest-timeout` has ended it, if it can.
 GRACE = 30
@@ -185,12 +186,22 @@ def _room_after_thorough_tests(request: pytest.FixtureRequest):
 
 
 def _make_room_for_programs() -> None:
-    maps, pages = Path("/proc/self/maps"), Path("/proc/self/statm")
-    if not (maps.exists() and pages.exists()):
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
         return
-    memory = int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     many = maps.read_bytes().count(b"\n") > MAPS_BEFORE_CLEARING
-    if many or memory > MEMORY_BEFORE_CLEARING:
-        jax.clear_caches()
-        storage._known.clear()
-        gc.collect()
+    if many or _memory() > _left["memory"] + MEMORY_FOR_PROGRAMS:
+        new_process.forget()
+        give_back()
+        _left["memory"] = _memory()
+
+
+def _memory() -> int:
+    """Bytes that this process takes, on Linux."""
+    pages = Path("/proc/self/statm")
+    if not pages.exists():
+        return 0
+    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+_left = {"memory": _memory()}

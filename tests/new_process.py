@@ -8,4 +8,4 @@ def forget() -> None:
     """Forget the programs of this process, as a new process does."""
     for known in (storage._known, tracing._known):
         known.clear()
-    new_process.forget()
+    new_process.forget("jaxmbd", "tests")
