@@ -339,6 +339,7 @@ def _left_out(
 
 
 @stored
+@kernel
 def _converted(
     closing: AbstractSystem,
     system: AbstractSystem,

@@ -34,7 +34,7 @@ from ..motion.motion import GivenMotion
 from ..nonlinear import Blocks, Dense
 from ..nonlinear.blocks import has_effect
 from ..programs import stored, with_progress
-from ..programs.tracing import error_if, kernel, slopes
+from ..programs.tracing import error_if, kernel, slopes, stop_gradients
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
 from ..system.joint_states import JointState, joint_states
@@ -385,48 +385,63 @@ def _arc_step(
     state = State(now.place.q, jnp.zeros_like(now.along), now.place.z)
     scales = scales_of(system, t, state)
     blocks = kinds(system, scales)
-    c = system.configuration(t, now.place.q, now.place.z)
-    mass = jnp.sum(system.mechanism.rigid.mass) * scales.length**2  # Of a displacement by its size.
     y0 = jnp.append(unknowns(system, now.place.lam), now.value)
     own = of, t, now.place, scales
-    fixed = jax.lax.stop_gradient((of, t, now.place, scales))
+    fixed = stop_gradients(own)
 
-    def metric(direction: Array) -> Array:
-        """The row n of a direction; n · direction is its square, as a part of the sizes."""
-        row = jnp.zeros_like(direction).at[:nv].set(system.apply_mass(c, direction[:nv]) / mass)
-        return row.at[-1].set(direction[-1] / path.size**2)
+    def measure(direction: Array) -> tuple[Array, Array]:
+        return kernel(_measure)(system, t, state, scales, path.size, direction)
 
     def solver(y: Array, row: Array) -> tuple[Callable[[Array], Array], Array]:
         J, r = kernel(_jacobian)(*fixed, y)
         return _least_squares(jnp.concatenate([J, row[None]]), blocks), r
 
     before = jnp.zeros_like(y0).at[:nv].set(now.along).at[-1].set(now.change)
-    weight, unit = metric(before), jnp.zeros_like(y0).at[-1].set(1.0)
-    solve, _ = solver(*jax.lax.stop_gradient((y0, weight)))
+    weight, unit = measure(before)[0], jnp.zeros_like(y0).at[-1].set(1.0)
+    solve, _ = solver(*stop_gradients((y0, weight)))
     tangent = solve(unit)
     slope = kernel(_slope)(*own, y0, tangent)[1]
     tangent = tangent - solve(jnp.append(slope, weight @ tangent) - unit)
-    norm = jnp.sqrt(tangent @ metric(tangent))
-    tangent = tangent / jnp.where(norm > 0, norm, 1.0)
-    weight = metric(tangent)
+    weight, _ = measure(tangent)
+    norm = jnp.sqrt(tangent @ weight)
+    tangent, weight = (x / jnp.where(norm > 0, norm, 1.0) for x in (tangent, weight))
 
     def correct(_: Any, y: Array) -> Array:
-        first, row, length = jax.lax.stop_gradient((y0, weight, path.step))
+        first, row, length = stop_gradients((y0, weight, path.step))
         solve, r = solver(y, row)
         return y - solve(jnp.append(r, row @ (y - first) - length))
 
-    begin = jax.lax.stop_gradient(y0 + path.step * tangent)
+    begin = stop_gradients(y0 + path.step * tangent)
     y = jax.lax.fori_loop(0, CORRECTIONS - 1, correct, begin)
-    solve, _ = solver(y, jax.lax.stop_gradient(weight))
+    solve, _ = solver(y, stop_gradients(weight))
     r = kernel(_slope)(*own, y, jnp.zeros_like(y))[0]
     change = -solve(jnp.append(r, weight @ (y - y0) - path.step))
     y = y + change
-    size = displacement(system, c, change[:nv], scales) + jnp.abs(change[-1]) / path.size
+    size = measure(change)[1]
     delta, lam, dz = parts(system, y[:-1])
     place = Place(
         system.retract(now.place.q, delta), lam, now.place.z + dz, now.place.travelled + delta
     )
     return _Arc(place, y[-1], delta, y[-1] - now.value), size, scales
+
+
+def _measure(
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    scales: Scales,
+    size: Float[Array, ""],
+    direction: Float[Array, "n"],
+) -> tuple[Float[Array, "n"], Float[Array, ""]]:
+    """The row n of a direction, where n · direction is its square, and its size.
+
+    Both are parts of the mechanism's size and of that of the parameter.
+    """
+    c, nv = system.configuration(t, state.q, state.z), system.nv
+    reference = jnp.sum(system.mechanism.rigid.mass) * scales.length**2
+    row = jnp.zeros_like(direction).at[:nv].set(system.apply_mass(c, direction[:nv]) / reference)
+    moved = displacement(system, c, direction[:nv], scales)
+    return row.at[-1].set(direction[-1] / size**2), moved + jnp.abs(direction[-1]) / size
 
 
 def _residual(

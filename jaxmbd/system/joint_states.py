@@ -4,6 +4,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from ..programs import stored
+from ..programs.tracing import kernel
 from .abstract import AbstractSystem, State, Time, as_state, as_time
 
 
@@ -30,6 +31,7 @@ def joint_states(system: AbstractSystem, t: float | Time, state: State) -> dict[
 
 
 @stored
+@kernel
 def _joint_states(system: AbstractSystem, t: Time, state: State) -> dict[str, JointState]:
     c = system.configuration(t, state.q, state.z)
     states = {}

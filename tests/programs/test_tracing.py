@@ -1,5 +1,6 @@
 """Functions whose operations JAX keeps, and evaluations of the mechanics as single operations."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +10,7 @@ import jaxmbd as mbd
 import scalarjit
 from jaxmbd.programs import storage, tracing
 from jaxmbd.programs.tracing import FEW_ROWS, inlined_jit, kernel, of_rows, slopes
+from scalarjit.jaxprs import GENERATED, inner_of
 from tests.marks import thorough_but
 from tests.models import four_bar
 
@@ -107,12 +109,61 @@ def test_no_analysis_of_a_four_bar_inlines_mechanics(name, monkeypatch):
     rest = mbd.equilibrium(system, start, method="newton")
     mbd.linearize(system, 0.0, rest.state).modes()
     names = {"_step", "_symmetric", "_readings", "_directions", "_rates_and_energies"}
-
-    def branch(state):
-        arc = mbd.ArcLength(1.0, n_steps=2, step=0.1)
-        return mbd.load_path(system, state, "gravity", arc).eigenvalues
-
-    jax.make_jaxpr(lambda x: jax.jvp(branch, (x,), (x,)))(rest.state)
-    names |= {"_jacobian", "_slope", "_energy", "_products", "_reduced"}
     assert names <= seen.keys()
     assert [name for name, code in seen.items() if code is None] == []
+
+
+DRIVE = {"drive": mbd.joints.Driver("left", mbd.signals.Sine(0.1, 1.0))}
+TS = np.array([0.0, 1e-3, 2e-3])
+ARC = mbd.ArcLength(1.0, n_steps=2, step=0.1)
+# Functions of a system, of one with a driver, and of a state of both.
+ANALYSES = {
+    "accelerations": lambda s, _, x: mbd.accelerations(s, 0.0, x),
+    "assemble": lambda s, _, x: mbd.assemble(s, {"left": 0.3 + 0.0 * x.v[0]}),
+    "driving forces": lambda _, s, x: mbd.driving_forces(s, 0.0, x),
+    "energy": lambda s, _, x: mbd.energy(s, 0.0, x),
+    "equilibrium": lambda s, _, x: mbd.equilibrium(s, x),
+    "inverse dynamics": lambda s, _, x: mbd.inverse_dynamics(s, 0.0, x, jnp.ones(s.nv)),
+    "joint states": lambda s, _, x: mbd.joint_states(s, 0.0, x),
+    "kinematics": lambda _, s, x: mbd.kinematics(s, TS, x).states,
+    "linearize": lambda s, _, x: mbd.linearize(s, 0.0, x, coordinates=["left"]).A,
+    "load path": lambda s, _, x: mbd.load_path(s, x, "gravity", [1.0, 1.1]),
+    "path along an arc": lambda s, _, x: mbd.load_path(s, x, "gravity", ARC),
+    "momentum": lambda s, _, x: mbd.momentum(s, 0.0, x),
+    "reactions": lambda s, _, x: mbd.reactions(s, 0.0, x),
+    "rollout": lambda s, _, x: mbd.rollout(s, x, 1e-3, 2),
+    "rollout, BDF": lambda s, _, x: mbd.rollout(s, x, 1e-3, 2, mbd.BDF(2)),
+    "rollout, generalized-α": lambda s, _, x: mbd.rollout(s, x, 1e-3, 2, mbd.GeneralizedAlpha()),
+    "simulate": lambda s, _, x: mbd.simulate(s, x, t1=1e-3, dt=1e-3).states,
+}
+
+
+def outside(jaxpr):
+    """Names of the operations of a program, without those that are generated code."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for inner in inner_of(equation) if equation.primitive.name != GENERATED else ():
+            yield from outside(inner)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::jaxmbd.OperatingPointWarning")
+@pytest.mark.parametrize("what", ANALYSES)
+@pytest.mark.parametrize("way", thorough_but(["joint"], ["joint", "maximal"]))
+def test_sines_are_in_generated_code_alone(way, what):
+    """Of the frames of joints, in programs of analyses and of their derivatives in reverse mode."""
+    pytest.importorskip("llvmlite")
+    system = mbd.formulate(four_bar(), WAYS[way])
+    driven = mbd.formulate(four_bar().with_(drivers=DRIVE), WAYS[way])
+    start = mbd.assemble(system, {"left": 0.3})
+
+    def values(x):
+        return eqx.filter(ANALYSES[what](system, driven, x), eqx.is_inexact_array)
+
+    def slopes(x):
+        found, pull = jax.vjp(values, x)
+        return found, pull(found)
+
+    names = set(outside(jax.make_jaxpr(slopes)(start).jaxpr))
+    assert GENERATED in names
+    assert not names & {"sin", "asin", "atan2"}
