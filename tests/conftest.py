@@ -114,7 +114,8 @@ def _timeout(item: pytest.Item) -> float:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = time_limit.from_first_file(items, lambda item: item.nodeid.split("::")[0])
+    turned = time_limit.from_first_file(items, lambda item: item.nodeid.split("::")[0])
+    items[:] = time_limit.longest_first(turned, _timeout)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.time_limit import OUT_OF_TIME, from_first_file, is_too_late, not_run
+from tests.time_limit import OUT_OF_TIME, from_first_file, is_too_late, longest_first, not_run
 
 HUNG = """
 import ctypes
@@ -67,3 +67,10 @@ def test_a_number_chooses_the_first_file(number, expected):
 def test_without_a_number_tests_keep_their_order():
     tests = ["a1", "b1", "a2"]
     assert from_first_file(tests, lambda test: test[0], {}) == tests
+
+
+def test_tests_that_may_take_long_come_first_where_all_must_end():
+    timeouts = {"a1": 300.0, "a2": 900.0, "b1": 300.0, "b2": 900.0}
+    soon = {"JAXMBD_TEST_UNTIL": str(time.time() + 1000)}
+    assert longest_first(list(timeouts), timeouts.__getitem__, soon) == ["a2", "b2", "a1", "b1"]
+    assert longest_first(list(timeouts), timeouts.__getitem__, {}) == list(timeouts)

@@ -39,6 +39,20 @@ def from_first_file(
     return sorted(tests, key=lambda test: turned[file_of(test)])
 
 
+def longest_first(
+    tests: Sequence[T],
+    timeout_of: Callable[[T], float],
+    environment: Mapping[str, str] = os.environ,
+) -> list[T]:
+    """The tests, before a time by which all end those with longer timeouts first.
+
+    Near that time they are the first that cannot start any more.
+    """
+    if not environment.get("JAXMBD_TEST_UNTIL"):
+        return list(tests)
+    return sorted(tests, key=lambda test: -timeout_of(test))
+
+
 @contextlib.contextmanager
 def ended_after(seconds: float, file: int | None = None) -> Iterator[None]:
     """End the process if the block takes longer, and write where all threads are to a file.

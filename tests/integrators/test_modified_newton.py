@@ -102,11 +102,11 @@ def together(end, method, changes):
 
     def total(changes):
         x = end(changes, method)
-        return jnp.sum(weights[: x.size] * x)
+        return jnp.sum(weights[: x.size] * x), x
 
-    x = end(changes, method)
-    forward = jax.jvp(total, (changes,), (jnp.ones_like(changes),))[1]
-    return x, forward, jax.grad(total)(changes)
+    forward, _ = jax.jvp(total, (changes,), (jnp.ones_like(changes),))[1]
+    gradient, x = jax.grad(total, has_aux=True)(changes)
+    return x, forward, gradient
 
 
 @pytest.mark.thorough
