@@ -76,7 +76,7 @@ gc.set_threshold(100_000, 5, 1)
 MAPS_BEFORE_CLEARING = 50_000
 # Programs of a whole run take 6 GB in each worker unless they are forgotten. To trace them again
 # takes most of the time of a test. What was taken once stays with the process.
-MEMORY_FOR_PROGRAMS = 2e9  # bytes, beyond what was left when they were last forgotten
+MEMORY_FOR_PROGRAMS = 1.5e9  # bytes, beyond what was left when they were last forgotten
 
 # Seconds after a test's timeout, by when `pytest-timeout` has ended it, if it can.
 GRACE = 30
