@@ -452,9 +452,9 @@ def _near(
     _, factors = kernel(factored)(near, place.lam, blocks, factorization)
     x = implicit(kernel(equations), x0, at, stop_gradients(factors), blocks, factorization)
     delta, _, dz = parts(system, x)
-    own = found.stability
-    beside = own.free, own.duals, own.directions
-    delta = delta + kernel(_carried)(*stop_gradients((system, t)), place, *beside, offset.v)
+    own, (fixed, time) = found.stability, stop_gradients((system, t))
+    beside = kernel(_carried)(fixed, time, place, own.free, own.duals, own.directions, offset.v)
+    delta = delta + beside
     return jnp.concatenate([system.retract(place.q, delta), place.z + dz])
 
 

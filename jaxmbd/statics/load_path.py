@@ -430,7 +430,7 @@ def _measure(
     t: Time,
     state: State,
     scales: Scales,
-    size: Float[Array, ""],
+    size: Any,
     direction: Float[Array, "n"],
 ) -> tuple[Float[Array, "n"], Float[Array, ""]]:
     """The row n of a direction, where n · direction is its square, and its size.
