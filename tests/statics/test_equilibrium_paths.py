@@ -134,6 +134,31 @@ def test_values_below_the_limit_point_follow_the_path():
 
 
 @pytest.mark.long
+def test_an_arc_of_a_function_is_that_of_the_load_which_it_sets():
+    """Also the derivative by a number that the function refers to."""
+    state = mbd.assemble(mbd.formulate(truss()), {"slide": Y0})
+    arc = mbd.ArcLength(0.0, n_steps=4, step=0.08, size=8.0)
+
+    def with_stiffness(k):
+        return truss().replace({"forces.bar.stiffness": k})
+
+    def named(k):
+        return mbd.load_path(mbd.formulate(with_stiffness(k)), state, "load", arc).values
+
+    def of_function(k):
+        def system(p):
+            force = jnp.array([0.0, 0.0, -1.0]) * p
+            load = {"load": forces.AppliedForce("top", force)}
+            return mbd.formulate(with_stiffness(k).with_(forces=load))
+
+        return mbd.load_path(system(0.0), state, system, arc).values
+
+    for derivative in (lambda f: f, jax.jacrev):
+        expected = derivative(named)(K)
+        np.testing.assert_allclose(derivative(of_function)(K), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.long
 def test_an_arc_of_a_tilted_loop_whose_hinges_are_redundant():
     """Rows of the loop across its plane are rounding errors, no equations."""
     model = rest_table.four_bar(jnp.asarray(rest_table.NUMBERS), redundant=True)
