@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
+from tests import new_process
+from tests.scalarjit.new_process import give_back
 
 STEP, COUNT = 1e-3, 2
 EULER = dfx.Euler()  # One evaluation a step: without `jit` it takes a second under derivatives.
@@ -261,6 +263,14 @@ def test_every_public_function_has_its_entry():
     assert functions == names | CONCRETE.keys() | ELSEWHERE.keys()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_objects():
+    """Where JAX checks for leaks it looks through all objects: through those of all tests before,
+    it takes ten times as long."""
+    new_process.forget()
+    give_back()
+
+
 def check_switches(arrays, x):
     """arrays(x), the same under the switches for debugging."""
     jax.clear_caches()  # Nothing is traced again that JAX has traced.
@@ -318,6 +328,7 @@ def test_analyses(name):
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore::jaxmbd.IntegrationWarning")  # Of steps by Euler.
 def test_functions_of_other_models(name):
     check(OTHERS[name])
 
