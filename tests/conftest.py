@@ -50,7 +50,6 @@ import jax
 from scalarjit import cache
 from scalarjit.with_room import with_frames
 from tests import new_process, shared_contexts, time_limit
-from tests.scalarjit.new_process import give_back
 
 if os.environ["SCALARJIT_CACHE"] == str(SHARED) and cache._danger(SHARED):
     os.environ["SCALARJIT_CACHE"] = ""  # Otherwise each process warns, which is an error here.
@@ -192,8 +191,7 @@ def _make_room_for_programs() -> None:
         return
     many = maps.read_bytes().count(b"\n") > MAPS_BEFORE_CLEARING
     if many or _memory() > _left["memory"] + MEMORY_FOR_PROGRAMS:
-        new_process.forget()
-        give_back()
+        new_process.make_room()
         _left["memory"] = _memory()
 
 

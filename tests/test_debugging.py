@@ -14,7 +14,6 @@ import pytest
 
 import jaxmbd as mbd
 from tests import new_process
-from tests.scalarjit.new_process import give_back
 
 STEP, COUNT = 1e-3, 2
 EULER = dfx.Euler()  # One evaluation a step: without `jit` it takes a second under derivatives.
@@ -265,10 +264,8 @@ def test_every_public_function_has_its_entry():
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_objects():
-    """Where JAX checks for leaks it looks through all objects: through those of all tests before,
-    it takes ten times as long."""
-    new_process.forget()
-    give_back()
+    """JAX looks for leaks among all objects, those of other tests too: ten times as long."""
+    new_process.make_room()
 
 
 def check_switches(arrays, x):

@@ -44,9 +44,9 @@ def longest_first(
     timeout_of: Callable[[T], float],
     environment: Mapping[str, str] = os.environ,
 ) -> list[T]:
-    """The tests, before a time by which all end those with longer timeouts first.
+    """The tests, with longer timeouts first if all must end by a time.
 
-    Near that time they are the first that cannot start any more.
+    These cannot start any more when that time comes near.
     """
     if not environment.get("JAXMBD_TEST_UNTIL"):
         return list(tests)

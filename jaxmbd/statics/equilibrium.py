@@ -452,25 +452,18 @@ def _near(
     _, factors = kernel(factored)(near, place.lam, blocks, factorization)
     x = implicit(kernel(equations), x0, at, stop_gradients(factors), blocks, factorization)
     delta, _, dz = parts(system, x)
-    own, (fixed, time) = found.stability, stop_gradients((system, t))
-    beside = kernel(_carried)(fixed, time, place, own.free, own.duals, own.directions, offset.v)
-    delta = delta + beside
+    delta = delta + kernel(_carried)(system, t, place, found.stability, offset.v)
     return jnp.concatenate([system.retract(place.q, delta), place.z + dz])
 
 
 def _carried(
-    system: AbstractSystem,
-    t: Time,
-    place: Place,
-    free: Bool[Array, "k"],
-    duals: Float[Array, "nv k"],
-    directions: Float[Array, "nv k"],
-    offset: Float[Array, "nv"],
+    system: AbstractSystem, t: Time, place: Place, found: Stability, offset: Float[Array, "nv"]
 ) -> Float[Array, "nv"]:
-    """The part of a displacement along directions without stiffness; see `Stability`."""
+    """The part of a displacement along directions without stiffness."""
+    system, t = stop_gradients((system, t))
     c = system.configuration(t, place.q, place.z)
-    along = jnp.where(free, duals.T @ system.apply_mass(c, offset), 0.0)
-    return directions @ along
+    along = jnp.where(found.free, found.duals.T @ system.apply_mass(c, offset), 0.0)
+    return found.directions @ along
 
 
 def _by_joint(system: AbstractSystem, values: Float[Array, "n"]) -> dict[str, Float[Array, "..."]]:

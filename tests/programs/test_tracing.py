@@ -151,7 +151,7 @@ def outside(jaxpr):
 @pytest.mark.parametrize("what", ANALYSES)
 @pytest.mark.parametrize("way", thorough_but(["joint"], ["joint", "maximal"]))
 def test_sines_are_in_generated_code_alone(way, what):
-    """Of the frames of joints, in programs of analyses and of their derivatives in reverse mode."""
+    """Analyses, and their derivatives in reverse mode, call code for the frames of joints."""
     pytest.importorskip("llvmlite")
     system = mbd.formulate(four_bar(), WAYS[way])
     driven = mbd.formulate(four_bar().with_(drivers=DRIVE), WAYS[way])
