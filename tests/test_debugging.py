@@ -3,6 +3,8 @@
 Each function depends on one number of a small model, and returns the same arrays in each way.
 """
 
+import contextlib
+import gc
 import inspect
 
 import diffrax as dfx
@@ -13,7 +15,6 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from tests import new_process
 
 STEP, COUNT = 1e-3, 2
 EULER = dfx.Euler()  # One evaluation a step: without `jit` it takes a second under derivatives.
@@ -135,7 +136,8 @@ OTHERS = {
         mbd.load_path(*at(x, mbd.JointCoordinates()), "gravity", [0.9, 1.0]).states
     ),
     "log_posterior": posterior_at_start,
-    "predict": lambda x: mbd.predict(pendulum(x), RECORD, integrator=EULER, substeps=1)["hinge"],
+    # Predictions try shorter steps until they are near: 512 by Euler's method.
+    "predict": lambda x: mbd.predict(pendulum(x), RECORD, substeps=1)["hinge"],
     "regressor": lambda x: mbd.regressor(
         mbd.formulate(pendulum(x), mbd.JointCoordinates()), 0.0, [0.3], [1.0], [x]
     ),
@@ -262,16 +264,26 @@ def test_every_public_function_has_its_entry():
     assert functions == names | CONCRETE.keys() | ELSEWHERE.keys()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _few_objects():
-    """JAX looks for leaks among all objects, those of other tests too: ten times as long."""
-    new_process.make_room()
+@contextlib.contextmanager
+def checking_leaks():
+    """Look for leaked values among the objects that the block makes.
+
+    JAX looks through all objects at the end of each trace, those of other tests too, which takes
+    most of the time.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        with jax.checking_leaks():
+            yield
+    finally:
+        gc.unfreeze()
 
 
 def check_switches(arrays, x):
     """arrays(x), the same under the switches for debugging."""
     jax.clear_caches()  # Nothing is traced again that JAX has traced.
-    with jax.checking_leaks():
+    with checking_leaks():
         checked = arrays(x)
     expected = arrays(x)
     assert jax.tree.leaves(expected)
@@ -287,7 +299,7 @@ def check(fn):
     x = jnp.asarray(1.25)
     expected = check_switches(arrays, x)
     jax.clear_caches()
-    with jax.checking_leaks():
+    with checking_leaks():
         traced = jax.jit(arrays).trace(x)
     same(traced.lower().compile()(x), expected)
     many = jax.vmap(arrays)(jnp.stack([0.75 * x, x]))
@@ -363,5 +375,5 @@ def test_leaks_of_laws_are_found():
 
     push = mbd.forces.JointTorque("hinge", mbd.signals.Function(leaky))
     system, state = with_parts(1.25, forces={"push": push})
-    with jax.checking_leaks(), pytest.raises(Exception, match=r"[Ll]eaked"):
+    with checking_leaks(), pytest.raises(Exception, match=r"[Ll]eaked"):
         mbd.rollout(system, state, STEP, COUNT)
