@@ -8,7 +8,7 @@ import hashlib
 import sys
 from collections.abc import Iterator
 from enum import Enum
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -54,27 +54,13 @@ def generator() -> str:
 
 def settings() -> list[str]:
     """The limits of this package, which may be set after its source was read."""
-    found = []
-    for module, names, key in _limits(len(sys.modules)):
-        x = names[key]
-        if isinstance(x, int | float | str | tuple):
-            found.append(f"{module}.{key} {x!r}")
-    return found
-
-
-@lru_cache(maxsize=1)
-def _limits(_loaded: int) -> list[tuple[str, dict[str, Any], str]]:
-    """Modules of this package, their variables, and names in capitals of these.
-
-    They are looked up once for a number of modules, since programs ask for the limits often.
-    """
-    return [
-        (name, vars(module), key)
-        for name, module in sorted(sys.modules.items())
+    return sorted(
+        f"{name}.{key} {x!r}"
+        for name, module in list(sys.modules.items())
         if name.startswith(f"{__package__}.")
-        for key in sorted(vars(module))
-        if key.isupper()
-    ]
+        for key, x in vars(module).items()
+        if key.isupper() and isinstance(x, int | float | str | tuple)
+    )
 
 
 class Digests:

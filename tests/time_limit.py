@@ -1,7 +1,7 @@
 """Limits of time, for all tests together and for one test that hangs.
 
-All tests end by `JAXMBD_TEST_UNTIL`, if it is set, in seconds since 1970, as of `date +%s`: a test
-that would pass this time by half of its timeout is skipped. No test starts after
+Tests end by `JAXMBD_TEST_UNTIL`, if it is set, in seconds since 1970, as of `date +%s`: a test that
+would not, if it took half of its timeout, is skipped. No test starts after
 `JAXMBD_TEST_START_UNTIL`. The report counts the skipped tests of each file. `JAXMBD_TEST_FIRST`
 chooses the file that the tests begin with, by a number: runs with different numbers miss different
 files.
